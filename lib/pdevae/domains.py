@@ -1,0 +1,163 @@
+"""Regions of the plane and their meshes: square, disc, star, any polygon with holes.
+
+Triangle (through meshpy) does the meshing: size control, holes, and no angle under 30°.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import meshpy.triangle
+import numpy as np
+from shapely import Polygon
+from shapely.validation import explain_validity
+from skfem import MeshTri
+
+from .errors import UserError
+from .mesh import Mesh
+
+# Triangle's meshes keep elements of about this share of the largest allowed area; only a first guess.
+_MEAN_TO_MAX_AREA = 0.63
+
+
+class Domain(Protocol):
+    """A region that can be meshed at any size."""
+
+    def mesh(self, nodes: int | None = None, max_edge: float | None = None, coarse: bool = False) -> Mesh:
+        """A mesh of about so many nodes, or with edges of about this length; for a coarse space the outline
+        may be simplified to what edges of that length can follow."""
+
+
+def square(nodes: int | None = None, max_edge: float | None = None) -> Mesh:
+    """The unit square, a regular grid cut along one diagonal.
+
+    >>> square(nodes=25).n_elements
+    32
+    """
+    return Square().mesh(nodes=nodes, max_edge=max_edge)
+
+
+def disc(nodes: int | None = None, max_edge: float | None = None, radius: float = 1.0) -> Mesh:
+    """The disc around the origin."""
+    return Curve(lambda angle: np.full_like(angle, radius)).mesh(nodes=nodes, max_edge=max_edge)
+
+
+def star(nodes: int | None = None, max_edge: float | None = None, arms: int = 5, depth: float = 0.3) -> Mesh:
+    """The star-shaped region r(θ) = 1 + depth·cos(arms·(θ − π/2)), one arm up (fig:pde_as_smoothers)."""
+    if not 0 <= depth < 1:
+        raise UserError(f"depth={depth} of the star must lie in [0, 1)")
+    return Curve(lambda angle: 1 + depth * np.cos(arms * (angle - np.pi / 2))).mesh(nodes=nodes, max_edge=max_edge)
+
+
+def polygon(outline, holes=(), nodes: int | None = None, max_edge: float | None = None) -> Mesh:
+    """Any polygon, given by its corners [k, 2], less the polygons in ``holes``.
+
+    >>> polygon([(0, 0), (1, 0), (1, 1), (0, 1)], max_edge=0.5).is_boundary.sum() >= 8
+    True
+    """
+    return PolygonDomain.of(outline, holes).mesh(nodes=nodes, max_edge=max_edge)
+
+
+@dataclass(frozen=True)
+class Square:
+    """[0, 1]²."""
+
+    def mesh(self, nodes=None, max_edge=None, coarse=False) -> Mesh:
+        _one_size(nodes, max_edge)
+        cells = round(np.sqrt(nodes)) - 1 if nodes else int(np.ceil(np.sqrt(2) / max_edge))
+        ticks = np.linspace(0.0, 1.0, max(cells, 1) + 1)
+        grid = MeshTri.init_tensor(ticks, ticks)
+        return Mesh(grid.p.T, grid.t.T, self)
+
+
+class _Outlined:
+    """A region known by its outline, meshed by Triangle."""
+
+    def outline(self, max_edge: float, tolerance: float | None) -> Polygon:
+        raise NotImplementedError
+
+    def mesh(self, nodes=None, max_edge=None, coarse=False) -> Mesh:
+        _one_size(nodes, max_edge)
+        if nodes is not None:
+            return self._mesh_with(nodes, coarse)
+        shape = self.outline(max_edge, 0.25 * max_edge if coarse else None)
+        return Mesh(*_triangulate(shape, max_area=np.sqrt(3) / 4 * max_edge**2), self)
+
+    def _mesh_with(self, nodes: int, coarse: bool) -> Mesh:
+        """Meshes, each nearer to the wanted number of nodes; a large one is calibrated on a small one."""
+        if nodes < 4:
+            raise UserError(f"nodes={nodes}: a mesh needs more")
+        h, best = self._first_guess(nodes), None
+        if nodes > 40_000:
+            h *= np.sqrt(self.mesh(max_edge=self._first_guess(20_000)).n_nodes / 20_000)
+        for _ in range(6):
+            mesh = self.mesh(max_edge=h, coarse=coarse)
+            if best is None or abs(mesh.n_nodes - nodes) < abs(best.n_nodes - nodes):
+                best = mesh
+            if abs(best.n_nodes - nodes) <= 0.01 * nodes:
+                break
+            h *= np.sqrt(mesh.n_nodes / nodes)
+        return best
+
+    def _first_guess(self, nodes: int) -> float:
+        area = self.outline(np.inf, None).area  # a planar mesh has about two elements per node
+        return np.sqrt(4 / np.sqrt(3) * area / (2 * _MEAN_TO_MAX_AREA * nodes))
+
+
+@dataclass(frozen=True)
+class PolygonDomain(_Outlined):
+    """A polygon with holes; ``shape`` is shapely's."""
+
+    shape: Polygon
+
+    @classmethod
+    def of(cls, outline, holes=()) -> PolygonDomain:
+        corners = np.asarray(outline, float)
+        if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < 3 or not np.isfinite(corners).all():
+            raise UserError(f"a polygon needs at least three finite corners (x, y); got shape {corners.shape}")
+        shape = Polygon(corners, [np.asarray(hole, float) for hole in holes])
+        if not shape.is_valid:
+            raise UserError(f"the polygon is not simple ({explain_validity(shape)}): reorder or remove corners")
+        return cls(shape)
+
+    def outline(self, max_edge, tolerance):
+        return self.shape if tolerance is None else self.shape.simplify(tolerance)
+
+
+@dataclass(frozen=True)
+class Curve(_Outlined):
+    """The region inside a smooth closed curve r(θ) around the origin, redrawn at each mesh size."""
+
+    radius: Callable[[np.ndarray], np.ndarray]
+
+    def outline(self, max_edge, tolerance):
+        angle = np.linspace(0.0, 2 * np.pi, 16384)
+        line = self.radius(angle)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(line, axis=0), axis=1))])
+        sides = max(int(np.ceil(length[-1] / max_edge)), 16)
+        even = np.linspace(0.0, length[-1], sides, endpoint=False)
+        return Polygon(np.stack([np.interp(even, length, line[:, d]) for d in (0, 1)], axis=1))
+
+
+def _one_size(nodes, max_edge) -> None:
+    if (nodes is None) == (max_edge is None):
+        raise UserError("say how fine the mesh shall be: either nodes=… or max_edge=…")
+    if not (nodes or max_edge) > 0:
+        raise UserError(f"a mesh cannot have nodes={nodes}, max_edge={max_edge}: the size must be positive")
+
+
+def _triangulate(shape: Polygon, max_area: float) -> tuple[np.ndarray, np.ndarray]:
+    rings = [np.asarray(ring.coords)[:-1] for ring in (shape.exterior, *shape.interiors)]
+    starts = np.cumsum([0] + [len(ring) for ring in rings])
+    facets = [
+        np.stack([np.arange(k), np.roll(np.arange(k), -1)], axis=1) + start
+        for k, start in zip(map(len, rings), starts)
+    ]
+    info = meshpy.triangle.MeshInfo()
+    info.set_points(np.concatenate(rings).tolist())
+    info.set_facets(np.concatenate(facets).tolist())
+    info.set_holes([Polygon(ring).representative_point().coords[0] for ring in rings[1:]])
+    built = meshpy.triangle.build(info, max_volume=max_area, min_angle=30)
+    return np.array(built.points), np.array(built.elements)

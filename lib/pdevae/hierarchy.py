@@ -1,0 +1,47 @@
+"""Coarse spaces: hats of a coarser mesh, interpolated at the nodes of the fine one. Meshes need not be nested."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from matplotlib.tri import Triangulation
+
+from .mesh import Mesh
+
+
+def prolongation(coarse: Mesh, fine: Mesh) -> sp.csc_matrix:
+    """Π [N, N_c]: the coarse interior hats at the fine interior nodes.
+
+    A fine node outside the coarse mesh (they may cut a curved outline differently) gets no coarse value.
+    """
+    x = fine.points[fine.interior]
+    finder = Triangulation(*coarse.points.T, coarse.triangles).get_trifinder()
+    element = np.asarray(finder(*x.T))
+    inside = np.flatnonzero(element >= 0)
+    nodes = coarse.triangles[element[inside]]
+    weights = _barycentric(coarse.points[nodes], x[inside])
+    columns = coarse.interior_number[nodes]
+    keep = (columns >= 0) & (weights > 1e-12)
+    rows = np.broadcast_to(inside[:, None], columns.shape)
+    shape = (len(fine.interior), len(coarse.interior))
+    return sp.csc_matrix((weights[keep], (rows[keep], columns[keep])), shape=shape)
+
+
+def _barycentric(corners: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Barycentric coordinates [n, 3] of x in the triangles with these corners [n, 3, 2]."""
+    a, b, c = (corners[:, k] for k in range(3))
+    (bx, by), (cx, cy), (px, py) = (b - a).T, (c - a).T, (x - a).T
+    det = bx * cy - by * cx
+    l_b, l_c = (px * cy - py * cx) / det, (bx * py - by * px) / det
+    return np.clip(np.stack([1 - l_b - l_c, l_b, l_c], axis=1), 0.0, 1.0)
+
+
+def coarser_meshes(mesh: Mesh, factor: float, coarsest: int) -> list[Mesh]:
+    """Meshes of the same region, each ``factor`` times as wide as the one before, down to ``coarsest`` nodes.
+
+    The list has at least one mesh; its last is the first with at most ``coarsest`` interior nodes.
+    """
+    meshes = []
+    while not meshes or len(meshes[-1].interior) > coarsest:
+        meshes.append(mesh.coarser(nodes=round((meshes or [mesh])[-1].n_nodes / factor**2)))
+    return meshes

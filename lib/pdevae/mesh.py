@@ -1,0 +1,93 @@
+"""A triangle mesh: nodes, elements, and which nodes lie on the boundary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from skfem import MeshTri
+
+from .errors import UserError
+
+if TYPE_CHECKING:
+    from .domains import Domain
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """P1 mesh with n nodes and E elements.
+
+    ``points`` [n, 2], ``triangles`` [E, 3]; ``domain`` can mesh the same region again at another size,
+    which is how coarse spaces are made.
+    """
+
+    points: np.ndarray
+    triangles: np.ndarray
+    domain: Domain
+
+    def __post_init__(self):
+        object.__setattr__(self, "points", np.ascontiguousarray(self.points, dtype=np.float64))
+        object.__setattr__(self, "triangles", np.ascontiguousarray(self.triangles, dtype=np.int32))
+        if not len(self.interior):
+            raise UserError(
+                f"the mesh has {self.n_nodes} nodes, none of them interior: ask for more nodes "
+                "or a smaller max_edge"
+            )
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.points)
+
+    @property
+    def n_elements(self) -> int:
+        return len(self.triangles)
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """Every edge once, as node pairs i < j; [n_edges, 2]."""
+        return self._edges_and_counts[0]
+
+    @cached_property
+    def _edges_and_counts(self) -> tuple[np.ndarray, np.ndarray]:
+        pairs = np.sort(np.concatenate([self.triangles[:, [a, b]] for a, b in ((0, 1), (1, 2), (2, 0))]), axis=1)
+        codes, counts = np.unique(pairs[:, 0].astype(np.int64) * self.n_nodes + pairs[:, 1], return_counts=True)
+        return np.stack([codes // self.n_nodes, codes % self.n_nodes], axis=1), counts
+
+    @cached_property
+    def is_boundary(self) -> np.ndarray:
+        """[n] True at nodes of an edge that belongs to one element only."""
+        edges, counts = self._edges_and_counts
+        flags = np.zeros(self.n_nodes, bool)
+        flags[edges[counts == 1]] = True
+        return flags
+
+    @cached_property
+    def interior(self) -> np.ndarray:
+        """Node numbers of the N interior nodes: the test functions (H¹₀)."""
+        return np.flatnonzero(~self.is_boundary)
+
+    @cached_property
+    def interior_number(self) -> np.ndarray:
+        """[n] position of a node among the interior ones, −1 on the boundary."""
+        number = np.full(self.n_nodes, -1, np.int64)
+        number[self.interior] = np.arange(len(self.interior))
+        return number
+
+    @cached_property
+    def edge_lengths(self) -> np.ndarray:
+        return np.linalg.norm(self.points[self.edges[:, 0]] - self.points[self.edges[:, 1]], axis=1)
+
+    @cached_property
+    def max_edge(self) -> float:
+        return float(self.edge_lengths.max())
+
+    @cached_property
+    def skfem(self) -> MeshTri:
+        """The same mesh as scikit-fem sees it."""
+        return MeshTri(self.points.T.copy(), self.triangles.T.copy())
+
+    def coarser(self, nodes: int | None = None, max_edge: float | None = None) -> Mesh:
+        """The same region meshed at a larger size, for a coarse space."""
+        return self.domain.mesh(nodes=nodes, max_edge=max_edge, coarse=True)

@@ -1,0 +1,142 @@
+"""Differential operators as sums of small terms.
+
+A term is a flux F and a volume part G; an equation −∇·F + G = 0 is a sum of terms, e.g.
+
+    Diffusion(a) + Transport(tau) - Source(f)        −∇·(a∇u) + τ·∇u − f = 0   (eq:transport)
+
+F and G see the places ``x`` [*, 2], the latent ``z`` (leading axis M, the samples), and at those places
+``u`` [M, *] and ``grad`` [M, *, 2]; they return what broadcasts to [M, *, 2] and [M, *]. From F and G alone
+come the weak residual (:func:`element_residual`) and the strong one (the point-wise penalty). A new operator
+is a class with one of the two methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._tensorflow import tf
+from .elements import Elements
+
+Coefficient = float | tf.Tensor | Callable[[tf.Tensor, Any], tf.Tensor]
+
+
+class Term:
+    """One summand of an equation −∇·F + G = 0."""
+
+    def flux(self, x, z, u, grad):
+        """F(x, z, u, ∇u), or None."""
+        return None
+
+    def volume(self, x, z, u, grad):
+        """G(x, z, u, ∇u), or None."""
+        return None
+
+    def __add__(self, other: Term) -> Term:
+        return Sum(self, other)
+
+    def __sub__(self, other: Term) -> Term:
+        return Sum(self, Negative(other))
+
+
+@dataclass(frozen=True)
+class Diffusion(Term):
+    """−∇·(a(x, z)∇u)."""
+
+    a: Coefficient = 1.0
+
+    def flux(self, x, z, u, grad):
+        return _value(self.a, x, z, grad.dtype)[..., None] * grad
+
+
+@dataclass(frozen=True)
+class Transport(Term):
+    """τ(x, z)·∇u; without an argument τ is z itself, constant in space."""
+
+    tau: Coefficient | None = None
+
+    def volume(self, x, z, u, grad):
+        tau = over_space(z, x) if self.tau is None else _value(self.tau, x, z, grad.dtype)
+        return tf.reduce_sum(tau * grad, axis=-1)
+
+
+@dataclass(frozen=True)
+class NonlinearDiffusion(Term):
+    """−∇·(a(x, z, u, ∇u)∇u)."""
+
+    a: Callable[[tf.Tensor, Any, tf.Tensor, tf.Tensor], tf.Tensor]
+
+    def flux(self, x, z, u, grad):
+        return self.a(x, z, u, grad)[..., None] * grad
+
+
+@dataclass(frozen=True)
+class Source(Term):
+    """f(x, z); subtract it: ``Diffusion() - Source(1.0)``."""
+
+    f: Coefficient = 1.0
+
+    def volume(self, x, z, u, grad):
+        return _value(self.f, x, z, grad.dtype)
+
+
+@dataclass(frozen=True)
+class Sum(Term):
+    first: Term
+    second: Term
+
+    def flux(self, *at):
+        return _plus(self.first.flux(*at), self.second.flux(*at))
+
+    def volume(self, *at):
+        return _plus(self.first.volume(*at), self.second.volume(*at))
+
+
+@dataclass(frozen=True)
+class Negative(Term):
+    term: Term
+
+    def flux(self, *at):
+        F = self.term.flux(*at)
+        return None if F is None else -F
+
+    def volume(self, *at):
+        G = self.term.volume(*at)
+        return None if G is None else -G
+
+
+def element_residual(equation: Term, e: Elements, u: Sequence[tf.Tensor], z: Any) -> list[tf.Tensor]:
+    """r_ek = |e| (F_e·∇φ_k + G_e/3) for the corners k = 0, 1, 2, coefficients at the centroid.
+
+    ``u`` are the values at the three corners, each [M, ..., E]; so are the residuals. The row i of
+    L[z]u − f is the sum of r_ek over the elements e and corners k that meet in node i.
+    """
+    phi_x, phi_y = (tf.unstack(along, num=3) for along in tf.unstack(e.grad_phi, num=2))
+    # ∇u_e = Σ_k u_k ∇φ_k, by components: axes of length 2 and 3 are slow to loop over
+    grad = tf.stack([_dot(phi_x, u), _dot(phi_y, u)], axis=-1)
+    at = (e.centroid, z, tf.add_n(u) / 3, grad)
+    F, G = equation.flux(*at), equation.volume(*at)
+    r = [tf.zeros_like(u_k) for u_k in u]
+    if F is not None:
+        r = [F[..., 0] * px + F[..., 1] * py for px, py in zip(phi_x, phi_y)]
+    if G is not None:
+        r = [r_k + G / 3 for r_k in r]
+    return [e.area * r_k for r_k in r]
+
+
+def over_space(value: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """[M, c] → [M, 1, …, 1, c]: one value per sample, the same at all places ``x`` [*, 2]."""
+    return tf.reshape(value, [-1, *[1] * (x.shape.rank - 1), value.shape[-1]])
+
+
+def _value(coefficient: Coefficient, x, z, dtype) -> tf.Tensor:
+    return coefficient(x, z) if callable(coefficient) else tf.convert_to_tensor(coefficient, dtype)
+
+
+def _dot(a, b):
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def _plus(a, b):
+    return b if a is None else a if b is None else a + b

@@ -1,0 +1,219 @@
+"""Mini-patches: for each centre its test nodes, the nodes around them, and the active elements.
+
+A patch around node i tests with the interior nodes within ρ of it, nei_Γ(i); its elements are those that touch
+a test node (𝕋^active), its nodes all their corners. Tables have static shapes: C centres, at most Q test nodes,
+K nodes and E elements, so that a step gathers P rows and runs on dense blocks. Slots 0…Q−1 are test nodes,
+slots Q…K−1 the others, slot 0 the centre; unused slots repeat it, and so do unused elements' corners, which
+leaves them without area.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.spatial import cKDTree
+
+from .errors import UserError
+from .mesh import Mesh
+
+_CHUNK = 65_536  # centres tabulated at a time: bounds the memory of intermediate results
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """Patch tables of ``mesh`` for the centres given (node numbers)."""
+
+    mesh: Mesh
+    rho: float
+    centres: np.ndarray  # [C] node number
+    nodes: np.ndarray  # [C, K] node number
+    n_tests: np.ndarray  # [C] how many of the first Q slots are in use
+    Q: int
+    corners: np.ndarray  # [C, 3, E] slot of each corner
+
+    @property
+    def K(self) -> int:
+        return self.nodes.shape[1]
+
+    @cached_property
+    def is_test(self) -> np.ndarray:
+        """[C, Q]"""
+        return np.arange(self.Q) < self.n_tests[:, None]
+
+    @cached_property
+    def test_matrix(self) -> sp.csr_matrix:
+        """[C, N] 1 where an interior node is a test node of the patch."""
+        columns = self.mesh.interior_number[self.nodes[:, : self.Q][self.is_test]]
+        indptr = np.concatenate([[0], np.cumsum(self.n_tests)])
+        shape = (len(self.centres), len(self.mesh.interior))
+        return sp.csr_matrix((np.ones(len(columns)), columns, indptr), shape=shape)
+
+    @cached_property
+    def cover(self) -> np.ndarray:
+        """[N] in how many patches each interior node is tested."""
+        return np.asarray(self.test_matrix.sum(axis=0)).ravel()
+
+    @cached_property
+    def coverage(self) -> float:
+        """Mean share of the mesh's elements that a patch activates (supp:fig:rad_vs_cov)."""
+        return float((self.corners[:, 0] != self.corners[:, 1]).sum(axis=1).mean() / self.mesh.n_elements)
+
+
+def patches(
+    mesh: Mesh, rho: float | None = None, patch_nodes: int | None = None, centres: np.ndarray | None = None
+) -> Patches:
+    """Patches of radius ``rho``, or of the radius that gives ``patch_nodes`` test nodes on average.
+
+    Default centres are all interior nodes.
+    """
+    rho = radius_for(mesh, patch_nodes) if rho is None else float(rho)
+    shortest = mesh.edge_lengths.min()
+    if rho <= shortest:
+        raise UserError(
+            f"taper radius rho={rho:g} is not longer than the mesh's shortest edge ({shortest:.3g}): "
+            "no patch would reach a neighbour; use a larger rho"
+        )
+    centres = mesh.interior if centres is None else np.asarray(centres)
+    tree = cKDTree(mesh.points[mesh.interior])
+    counts = tree.query_ball_point(mesh.points[centres], np.nextafter(rho, 0), return_length=True, workers=-1)
+    touches, has_corner = _incidence(mesh)
+    parts = [
+        _tabulate(mesh, tree, touches, has_corner, centres[i : i + _CHUNK], rho, int(counts.max()))
+        for i in range(0, len(centres), _CHUNK)
+    ]
+    nodes, n_tests, corners = (_stack_padded(part) for part in zip(*parts))
+    nodes = np.where(nodes < 0, centres[:, None], nodes)
+    return Patches(mesh, rho, centres, nodes, n_tests, int(counts.max()), corners)
+
+
+def merge(parts: list[Patches]) -> Patches:
+    """The patches of several meshes as those of one mesh, their disjoint union; patch order is kept."""
+    points, triangles = _union([part.mesh for part in parts])
+    first = np.cumsum([0] + [part.mesh.n_nodes for part in parts])
+    Q = max(part.Q for part in parts)
+    K = Q + max(part.K - part.Q for part in parts)
+    E = max(part.corners.shape[-1] for part in parts)
+    nodes, corners = [], []
+    for part, start in zip(parts, first):
+        tests, others = np.split(part.nodes + np.int32(start), [part.Q], axis=1)
+        fill = [np.repeat(tests[:, :1], width, axis=1) for width in (Q - part.Q, K - Q - (part.K - part.Q))]
+        nodes.append(np.concatenate([tests, fill[0], others, fill[1]], axis=1))
+        slots = np.where(part.corners < part.Q, part.corners, part.corners + np.int16(Q - part.Q))
+        corners.append(np.pad(slots, [(0, 0), (0, 0), (0, E - slots.shape[-1])]))
+    return Patches(
+        mesh=Mesh(points, triangles, parts[0].mesh.domain),
+        rho=max(part.rho for part in parts),
+        centres=np.concatenate([part.centres + start for part, start in zip(parts, first)]),
+        nodes=np.concatenate(nodes),
+        n_tests=np.concatenate([part.n_tests for part in parts]),
+        Q=Q,
+        corners=np.concatenate(corners),
+    )
+
+
+def _union(meshes: list[Mesh]) -> tuple[np.ndarray, np.ndarray]:
+    first = np.cumsum([0] + [mesh.n_nodes for mesh in meshes])
+    triangles = [mesh.triangles + start for mesh, start in zip(meshes, first)]
+    return np.concatenate([mesh.points for mesh in meshes]), np.concatenate(triangles)
+
+
+def rings(mesh: Mesh) -> np.ndarray:
+    """[N, V] the neighbours of each interior node in order around it; unused places repeat the first.
+
+    Node j and two consecutive neighbours (the last and the first too) are the elements that meet in j.
+    """
+    i, j = np.concatenate([mesh.edges, mesh.edges[:, ::-1]]).T
+    keep = ~mesh.is_boundary[i]
+    i, j = mesh.interior_number[i[keep]], j[keep]
+    away = mesh.points[j] - mesh.points[mesh.interior[i]]
+    order = np.lexsort([np.arctan2(away[:, 1], away[:, 0]), i])
+    i, j = i[order], j[order]
+    indptr = np.searchsorted(i, np.arange(len(mesh.interior) + 1))
+    table = np.repeat(j[indptr[:-1], None], np.diff(indptr).max(), axis=1)
+    table[i, _rank(indptr)] = j
+    return table.astype(np.int32)
+
+
+def radius_for(mesh: Mesh, patch_nodes: int | None) -> float:
+    """The ρ at which a patch tests with ``patch_nodes`` interior nodes on average."""
+    N = len(mesh.interior)
+    if patch_nodes is None:
+        raise UserError("say how large a patch is: either rho=… or patch_nodes=…")
+    if not 1 < patch_nodes <= N:
+        raise UserError(f"patch_nodes={patch_nodes} does not fit a mesh with {N} interior nodes: use 2 to {N}")
+    points = mesh.points[mesh.interior]
+    some = points[np.random.default_rng(0).permutation(N)[:2000]]
+    tree = cKDTree(points)
+    low, high = 0.0, float(np.linalg.norm(np.ptp(mesh.points, axis=0))) * (1 + 1e-9)
+    for _ in range(40):
+        rho = (low + high) / 2
+        if tree.query_ball_point(some, rho, return_length=True, workers=-1).mean() < patch_nodes:
+            low = rho
+        else:
+            high = rho
+    return high
+
+
+def _incidence(mesh: Mesh) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+    """Interior node × element, and element × node: 1 where the node is a corner of the element."""
+    E = mesh.n_elements
+    element = np.repeat(np.arange(E), 3)
+    ones = np.ones(3 * E, np.int16)
+    has_corner = sp.csr_matrix((ones, (element, mesh.triangles.ravel())), shape=(E, mesh.n_nodes))
+    return has_corner.T.tocsr()[mesh.interior], has_corner
+
+
+def _tabulate(mesh, tree, touches, has_corner, centres, rho, Q):
+    """Rows of the three tables for some centres: sparse products give the sets, a search the slots."""
+    C, n = len(centres), mesh.n_nodes
+    _, near = tree.query(mesh.points[centres], k=Q, distance_upper_bound=rho, workers=-1)
+    near = near.reshape(C, Q)
+    found = near < tree.n
+    tests = sp.csr_matrix((np.ones(found.sum(), np.int16), near[found], _indptr(found)), shape=(C, tree.n))
+    active = tests @ touches
+    active.sort_indices()
+    reached = active @ has_corner
+    is_other = np.ones(reached.nnz, bool)
+    # a test node of the patch, by its place in the sorted list of (patch, node)
+    patch = np.repeat(np.arange(C), np.diff(reached.indptr))
+    reached.sort_indices()
+    code = patch * n + reached.indices
+    test_patch = np.repeat(np.arange(C), np.diff(tests.indptr))
+    place = np.searchsorted(code, test_patch * n + mesh.interior[tests.indices])
+    is_other[place] = False
+
+    slot = np.empty(reached.nnz, np.int16)
+    slot[place] = _rank(tests.indptr)
+    others = np.concatenate([[0], np.cumsum(is_other)])[reached.indptr]
+    slot[is_other] = Q + _rank(others)
+    nodes = np.full((C, Q + int(np.diff(others).max())), -1, np.int32)
+    nodes[patch, slot] = reached.indices
+
+    element_patch = np.repeat(np.arange(C), np.diff(active.indptr))
+    corners = np.full((C, 3, int(np.diff(active.indptr).max())), 0, np.int16)
+    for k in range(3):
+        corner = mesh.triangles[active.indices, k]
+        corners[element_patch, k, _rank(active.indptr)] = slot[np.searchsorted(code, element_patch * n + corner)]
+    return nodes, np.diff(tests.indptr).astype(np.int32), corners
+
+
+def _indptr(found: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(found.sum(axis=1))])
+
+
+def _rank(indptr: np.ndarray) -> np.ndarray:
+    """0, 1, 2, … within each row of a compressed matrix."""
+    return np.arange(indptr[-1]) - np.repeat(indptr[:-1], np.diff(indptr))
+
+
+def _stack_padded(parts) -> np.ndarray:
+    """Chunks stacked; a chunk with a shorter last axis is filled up with its 'unused' value."""
+    if parts[0].ndim == 1:
+        return np.concatenate(parts)
+    longest = max(part.shape[-1] for part in parts)
+    fill = 0 if parts[0].dtype == np.int16 else -1  # slots: the centre's; nodes: none
+    widths = [[(0, 0)] * (part.ndim - 1) + [(0, longest - part.shape[-1])] for part in parts]
+    return np.concatenate([np.pad(p, w, constant_values=fill) for p, w in zip(parts, widths)])

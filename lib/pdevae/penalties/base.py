@@ -1,0 +1,44 @@
+"""What all penalties share: the interface, sampling of patches, and quadratic forms with a sparse solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from .._tensorflow import tf
+from ..weak_form import Field
+
+
+class Penalty:
+    """An estimate of E_z ‖L[z]μ(·, z) − f‖² in some norm, the mean over the M samples of z.
+
+    ``mu`` maps places x [n, 2] and ``z`` (leading axis M) to values [M, n]. ``seed`` is a pair of integers;
+    the same seed gives the same patches.
+    """
+
+    def __call__(self, mu: Field, z: Any, seed) -> tf.Tensor:
+        raise NotImplementedError
+
+    def quadratic_form(self) -> LinearOperator:
+        """The matrix B, as an operator on interior rows, for which the penalty's full sum is rᵀBr."""
+        raise NotImplementedError
+
+
+def quadratic(r: tf.Tensor, apply: Callable[[np.ndarray], np.ndarray]) -> tf.Tensor:
+    """rᵀBr for each row of r [M, N]; ``apply`` maps columns r to Br with B symmetric, so the gradient is 2Br."""
+
+    @tf.custom_gradient
+    def value(r):
+        Br = tf.numpy_function(lambda r: apply(r.T.astype(np.float64)).T.astype(r.dtype), [r], r.dtype)
+        Br.set_shape(r.shape)
+        return tf.reduce_sum(r * Br, axis=1), lambda upstream: 2 * upstream[:, None] * Br
+
+    return value(r)
+
+
+def sample_patches(seed, P: int, C: int) -> tf.Tensor:
+    """P of C patches, uniformly and independently; [P]."""
+    return tf.random.stateless_uniform([P], seed, maxval=C, dtype=tf.int32)

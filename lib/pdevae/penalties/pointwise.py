@@ -1,0 +1,84 @@
+"""The point-wise regulariser of eq:pointwise_pde_reg (as in physics-informed networks), for comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from check_shapes import check_shapes
+
+from .._tensorflow import tf
+from ..mesh import Mesh
+from ..operators import Term
+from .base import Penalty
+
+
+class PointwisePenalty(Penalty):
+    """Mean of (−∇·F + G)² at random places, plus the mean of (μ − g)² on the boundary where g is given.
+
+    The mesh only says where the region is: places are uniform in it, and along its boundary.
+    """
+
+    def __init__(self, mesh: Mesh, equation: Term, n_points: int = 256, n_boundary: int = 64, boundary=None, dtype=tf.float64):
+        self.equation, self.boundary, self.dtype = equation, boundary, tf.as_dtype(dtype)
+        self.n_points, self.n_boundary = n_points, n_boundary
+        edges, counts = mesh._edges_and_counts
+        self.interior_simplices = _Simplices(mesh.points[mesh.triangles], dtype)
+        self.boundary_simplices = _Simplices(mesh.points[edges[counts == 1]], dtype)
+
+    def __call__(self, mu, z, seed):
+        inside, along = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        residual = strong_residual(self.equation, mu, self.interior_simplices.sample(self.n_points, inside), z)
+        total = tf.reduce_mean(residual**2)
+        if self.boundary is not None:
+            s = self.boundary_simplices.sample(self.n_boundary, along)
+            g = self.boundary(s) if callable(self.boundary) else self.boundary
+            total += tf.reduce_mean((mu(s, z) - g) ** 2)
+        return total
+
+
+@check_shapes("x: [n, 2]", "return: [M, n]")
+def strong_residual(equation: Term, mu, x: tf.Tensor, z: Any) -> tf.Tensor:
+    """−∇·F + G at places x, by forward-mode differentiation of μ."""
+    along = [tf.broadcast_to(tf.constant(e, x.dtype), tf.shape(x)) for e in ((1.0, 0.0), (0.0, 1.0))]
+
+    def at(x):
+        partials = []
+        for direction in along:
+            with tf.autodiff.ForwardAccumulator(x, direction) as forward:
+                u = mu(x, z)
+            partials.append(forward.jvp(u))
+        return x, z, u, tf.stack(partials, axis=-1)
+
+    G = equation.volume(*at(x))
+    residual = tf.zeros_like(mu(x, z)) if G is None else G
+    for d, direction in enumerate(along):
+        with tf.autodiff.ForwardAccumulator(x, direction) as forward:
+            F = equation.flux(*at(x))
+            F_d = None if F is None else F[..., d]
+        if F_d is not None:
+            residual -= forward.jvp(F_d)
+    return residual
+
+
+class _Simplices:
+    """Triangles or segments, as a place to draw uniform points from."""
+
+    def __init__(self, corners: np.ndarray, dtype):
+        first = corners[:, 1] - corners[:, 0]
+        if corners.shape[1] == 3:
+            second = corners[:, 2] - corners[:, 0]
+            size = np.abs(first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0])
+        else:
+            size = np.linalg.norm(first, axis=1)
+        self.cumulative = tf.constant(np.cumsum(size) / size.sum())
+        self.corners = tf.constant(corners, dtype)
+
+    def sample(self, n: int, seed) -> tf.Tensor:
+        which, within = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        place = tf.searchsorted(self.cumulative, tf.random.stateless_uniform([n], which, dtype=tf.float64))
+        place = tf.minimum(place, len(self.corners) - 1)
+        # normalised exponentials are uniform on a simplex
+        weight = -tf.math.log(tf.random.stateless_uniform([n, self.corners.shape[1]], within, 1e-300, 1.0, tf.float64))
+        weight = tf.cast(weight / tf.reduce_sum(weight, axis=1, keepdims=True), self.corners.dtype)
+        return tf.reduce_sum(weight[..., None] * tf.gather(self.corners, place), axis=1)

@@ -1,0 +1,108 @@
+"""The paper's mini-patch penalty: A⁻¹ replaced by its taper Γ = A⁻¹ ∘ K (Section 4, supplement)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from check_shapes import check_shapes
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from tqdm.auto import tqdm
+
+from .._tensorflow import tf
+from ..errors import UserError
+from ..mesh import Mesh
+from ..operators import Term
+from ..patches import Patches, patches
+from ..solve import factorise
+from ..weak_form import WeakForm, stiffness
+from .base import Penalty, sample_patches
+from .patch_residual import PatchBatch, PatchTables, corner_residuals
+
+TAPERS = {
+    "hard": lambda s: np.where(s < 1, 1.0, 0.0),  # the supplement's choice
+    "wendland": lambda s: np.where(s < 1, (1 - s) ** 4 * (4 * s + 1), 0.0),  # Wendland's C², positive definite
+}
+
+
+class TaperedPenalty(Penalty):
+    """P rows of Σ_i r_i Σ_j Γ_ij r_j, Γ_ij = (A⁻¹)_ij K(|x_i − x_j| / ρ).
+
+    ``normalisation="unbiased"`` scales by N/P and estimates the whole sum; ``"paper"`` by 1/P as printed in
+    eq:mc_approx_to_reg, which estimates the sum divided by N. ``centres`` restricts the patches to some nodes:
+    only their rows of A⁻¹ are computed.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        equation: Term,
+        rho: float | None = None,
+        patch_nodes: int | None = None,
+        n_patches: int = 1,
+        taper: Literal["hard", "wendland"] = "hard",
+        normalisation: Literal["unbiased", "paper"] = "unbiased",
+        boundary=None,
+        centres: np.ndarray | None = None,
+        dtype=tf.float64,
+    ):
+        if taper not in TAPERS:
+            raise UserError(f"unknown taper {taper!r}: use one of {', '.join(TAPERS)}")
+        if normalisation not in ("unbiased", "paper"):
+            raise UserError(f"unknown normalisation {normalisation!r}: use unbiased or paper")
+        self.weak = WeakForm(mesh, equation, boundary, dtype)
+        self.patches = patches(mesh, rho, patch_nodes, centres)
+        self.tables = PatchTables(self.patches, dtype)
+        self.Gamma = tapered_rows(self.patches, taper)
+        # the row of Γ by slot, zero at the slots that are no test nodes
+        self.Gamma_slots = tf.constant(np.pad(self.Gamma, [(0, 0), (0, self.patches.K - self.patches.Q)]), dtype)
+        self.n_patches = n_patches
+        self.scale = len(mesh.interior) if normalisation == "unbiased" else 1.0
+
+    def __call__(self, mu, z, seed):
+        terms = self.row_terms(mu, z, sample_patches(seed, self.n_patches, self.tables.C))
+        return self.scale * tf.reduce_mean(terms)
+
+    @check_shapes("index: [P]", "return: [M, P]")
+    def row_terms(self, mu, z: Any, index: tf.Tensor) -> tf.Tensor:
+        """r⁽ⁱ⁾ = w_i Σ_j Γ_ij w_j, w = L[z]μ − f, for the patches ``index`` (eq:mc_approx_to_reg)."""
+        batch: PatchBatch = self.tables.batch(index)
+        r = corner_residuals(self.weak, batch, mu, z)
+        row = tf.gather(self.Gamma_slots, index)
+        w_i, Gamma_w = 0.0, 0.0
+        for r_k, slots in zip(r, tf.unstack(batch.corners, num=3)):
+            w_i += tf.reduce_sum(tf.cast(slots == 0, r_k.dtype) * r_k, axis=-1)  # Σ_e δ_ek r_ek
+            Gamma_w += tf.reduce_sum(tf.gather(row, slots, batch_dims=1) * r_k, axis=-1)  # Σ_e γ_ek r_ek
+        return w_i * Gamma_w
+
+    def quadratic_form(self) -> LinearOperator:
+        """Γ itself; needs all interior nodes as centres."""
+        return aslinearoperator(gamma_matrix(self.patches, self.Gamma))
+
+
+def tapered_rows(p: Patches, taper: str, progress: bool = True) -> np.ndarray:
+    """[C, Q] the row Γ_i· of each centre at its test nodes; one solve with A per centre, in blocks."""
+    number = p.mesh.interior_number
+    factors = factorise(stiffness(p.mesh))
+    N = len(p.mesh.interior)
+    block = int(np.clip(2e7 // N, 1, 256))
+    Gamma = np.zeros((len(p.centres), p.Q))
+    blocks = range(0, len(p.centres), block)
+    for start in tqdm(blocks, "rows of A⁻¹", disable=not progress or len(blocks) < 200, leave=False):
+        rows = slice(start, start + block)
+        centre = number[p.centres[rows]]
+        unit = np.zeros((N, len(centre)))
+        unit[centre, np.arange(len(centre))] = 1.0
+        columns = factors.solve(unit)  # A⁻¹ e_i
+        Gamma[rows] = columns[number[p.nodes[rows, : p.Q]], np.arange(len(centre))[:, None]]
+    distance = np.linalg.norm(p.mesh.points[p.nodes[:, : p.Q]] - p.mesh.points[p.centres][:, None], axis=-1)
+    return Gamma * TAPERS[taper](distance / p.rho) * p.is_test
+
+
+def gamma_matrix(p: Patches, Gamma: np.ndarray) -> sp.csr_matrix:
+    """Γ as a sparse matrix [N, N]."""
+    if len(p.centres) != len(p.mesh.interior):
+        raise UserError("Γ as a matrix needs every interior node as a centre: leave centres=None")
+    like = p.test_matrix
+    return sp.csr_matrix((Gamma[p.is_test], like.indices, like.indptr), shape=2 * (len(p.centres),))

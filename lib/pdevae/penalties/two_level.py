@@ -1,0 +1,100 @@
+"""Two-level mini-patches: local solves on patches plus a coarse solve (overlapping additive Schwarz).
+
+Replaces the taper. Average over patches of r_Qᵀ A_QQ⁻¹ r_Q, plus r_cᵀ A_c⁻¹ r_c with r_c = Πᵀr on a coarse
+mesh with H ≈ ρ: positive definite, and equivalent to rᵀA⁻¹r with constants that do not depend on N.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from check_shapes import check_shapes
+from scipy.sparse.linalg import LinearOperator
+
+from .._tensorflow import tf
+from ..hierarchy import prolongation
+from ..mesh import Mesh
+from ..operators import Term
+from ..patches import Patches, patches
+from ..solve import factorise
+from ..weak_form import WeakForm, stiffness
+from .base import Penalty, quadratic, sample_patches
+from .patch_residual import (
+    PatchTables,
+    corner_residuals,
+    half_solve,
+    local_factors,
+    local_quadratic_form,
+    test_indicators,
+)
+
+
+class LocalPart:
+    """Σ_p (Dr)_pᵀ A_QQ⁻¹ (Dr)_p over the patches of a mesh, D² = 1/(number of patches that test a node)."""
+
+    def __init__(self, weak: WeakForm, p: Patches):
+        self.weak, self.patches = weak, p
+        self.tables = PatchTables(p, weak.dtype)
+        cover = np.zeros(p.mesh.n_nodes)
+        cover[p.mesh.interior] = p.cover
+        self.weight = tf.constant(np.divide(1, np.sqrt(cover), where=cover > 0, out=np.zeros_like(cover)), weak.dtype)
+
+    @check_shapes("index: [P]", "return: [M, P]")
+    def terms(self, mu, z: Any, index: tf.Tensor) -> tf.Tensor:
+        """(Dr)_pᵀ A_QQ⁻¹ (Dr)_p for the patches ``index``."""
+        Q = self.tables.Q
+        batch = self.tables.batch(index)
+        ones = test_indicators(batch, Q, self.weak.dtype)
+        r = corner_residuals(self.weak, batch, mu, z)
+        r_Q = sum(tf.einsum("mpe,peq->mpq", r_k, one) for r_k, one in zip(r, ones))
+        is_test = tf.gather(self.tables.is_test, index)
+        weight = tf.where(is_test, tf.gather(self.weight, batch.nodes[:, :Q]), 0.0)
+        y = half_solve(local_factors(batch, ones, is_test), r_Q * weight)
+        return tf.reduce_sum(y**2, axis=-1)
+
+    def estimate(self, mu, z, seed, P: int) -> tf.Tensor:
+        C = self.tables.C
+        return C * tf.reduce_mean(self.terms(mu, z, sample_patches(seed, P, C)))
+
+
+class CoarsePart:
+    """r_cᵀA_c⁻¹r_c with r_c = Πᵀr, the residual tested with the hats of a coarser mesh of the same region."""
+
+    def __init__(self, mesh: Mesh, coarse: Mesh):
+        self.mesh = coarse
+        self.Pi = prolongation(coarse, mesh)
+        self.factors = factorise(self.Pi.T @ stiffness(mesh) @ self.Pi)
+
+    def apply(self, r: np.ndarray) -> np.ndarray:
+        return self.Pi @ self.factors.solve(self.Pi.T @ r)
+
+
+class TwoLevelPenalty(Penalty):
+    """``n_patches`` local solves with ``patch_nodes`` test nodes on average, and the coarse solve."""
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        equation: Term,
+        patch_nodes: int | None = 32,
+        rho: float | None = None,
+        n_patches: int = 16,
+        boundary=None,
+        centres: np.ndarray | None = None,
+        dtype=tf.float64,
+    ):
+        self.weak = WeakForm(mesh, equation, boundary, dtype)
+        self.local = LocalPart(self.weak, patches(mesh, rho, None if rho else patch_nodes, centres))
+        self.coarse = CoarsePart(mesh, mesh.coarser(max_edge=self.local.patches.rho))
+        self.n_patches = n_patches
+
+    def __call__(self, mu, z, seed):
+        r = self.weak.residual(self.weak.values(mu, z), z)
+        coarse = tf.reduce_mean(quadratic(r, self.coarse.apply))
+        return self.local.estimate(mu, z, seed, self.n_patches) + coarse
+
+    def quadratic_form(self):
+        A = stiffness(self.weak.mesh)
+        local = local_quadratic_form(self.local.patches, A)
+        return LinearOperator(A.shape, matvec=lambda r: local @ r + self.coarse.apply(r), dtype=float)

@@ -1,0 +1,93 @@
+"""An equation on a mesh: nodal values, residual rows L[z]u − f, and the matrices L[z], A and f."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from check_shapes import check_shapes
+
+from ._tensorflow import constant_property, tf
+from .elements import elements
+from .mesh import Mesh
+from .operators import Diffusion, Term, element_residual
+
+Field = Callable[[tf.Tensor, Any], tf.Tensor]  # μ: x [n, 2], z [M, …] → [M, n]
+
+
+class WeakForm:
+    """``equation`` tested with the interior nodes of ``mesh`` (H¹₀).
+
+    ``boundary`` is the Dirichlet value g, a number or a function of x [n, 2], put in place of u on the
+    boundary; with None the boundary values are free.
+    """
+
+    def __init__(self, mesh: Mesh, equation: Term, boundary=None, dtype=tf.float64):
+        self.mesh, self.equation, self.dtype = mesh, equation, tf.as_dtype(dtype)
+        self.x = tf.constant(mesh.points, self.dtype)
+        self.is_boundary = tf.constant(mesh.is_boundary)
+        g = boundary(mesh.points) if callable(boundary) else boundary
+        self.g = None if g is None else tf.constant(np.broadcast_to(np.asarray(g), mesh.n_nodes), self.dtype)
+
+    @constant_property
+    def triangles(self) -> tf.Tensor:
+        """Node numbers by corner; [3, E]."""
+        return tf.constant(self.mesh.triangles.T)
+
+    @constant_property
+    def elements(self):
+        return elements(tf.constant(self.mesh.points[self.mesh.triangles.T], self.dtype))
+
+    @constant_property
+    def _rows(self) -> tf.Tensor:
+        """The row of each (element, corner); boundary corners fall into one row too many, then cut off."""
+        number = self.mesh.interior_number[self.mesh.triangles.T.ravel()]
+        return tf.constant(np.where(number < 0, len(self.mesh.interior), number), tf.int32)
+
+    def values(self, mu: Field, z: Any) -> tf.Tensor:
+        """μ at every node, g on the boundary; [M, n]."""
+        return self.with_boundary(mu(self.x, z))
+
+    def with_boundary(self, u: tf.Tensor, nodes: tf.Tensor | None = None) -> tf.Tensor:
+        """g in place of u at those of ``nodes`` (default: all) that lie on the boundary."""
+        if self.g is None:
+            return u
+        at = (lambda per_node: per_node) if nodes is None else (lambda per_node: tf.gather(per_node, nodes))
+        return tf.where(at(self.is_boundary), at(self.g), u)
+
+    @check_shapes("u: [M, n]", "return: [M, N]")
+    def residual(self, u: tf.Tensor, z: Any = None) -> tf.Tensor:
+        """(L[z]u − f)_i at the interior nodes."""
+        u_k = [tf.gather(u, nodes, axis=1) for nodes in tf.unstack(self.triangles, num=3)]
+        r = tf.concat(element_residual(self.equation, self.elements, u_k, z), axis=1)
+        rows = tf.math.unsorted_segment_sum(tf.transpose(r), self._rows, len(self.mesh.interior) + 1)
+        return tf.transpose(rows[:-1])
+
+    def element_system(self, z: Any = None, samples: int = 1) -> tuple[tf.Tensor, tf.Tensor]:
+        """K [M, E, 3, 3] and f [M, E, 3] with r = K u − f on each element, for a linear equation."""
+        zero, one = (tf.fill([samples, self.mesh.n_elements], tf.cast(v, self.dtype)) for v in (0, 1))
+        corner_values = [[one if k == l else zero for k in range(3)] for l in range(3)]
+        r_0, *r = (
+            tf.stack(element_residual(self.equation, self.elements, u, z), axis=-1)
+            for u in ([zero] * 3, *corner_values)
+        )
+        return tf.stack([r_l - r_0 for r_l in r], axis=-1), -r_0
+
+    def matrix(self, z: Any = None) -> sp.csr_matrix:
+        """L[z]: interior rows, all columns (eq:transport_assembly); for one sample of z."""
+        K = self.element_system(z)[0][0].numpy()
+        t = self.mesh.triangles
+        row, column = (np.broadcast_to(i, K.shape).ravel() for i in (t[:, :, None], t[:, None, :]))
+        return sp.csr_matrix((K.ravel(), (row, column)), shape=2 * (self.mesh.n_nodes,))[self.mesh.interior]
+
+    def load(self, z: Any = None) -> np.ndarray:
+        """f_i = ∫ f φ_i at the interior nodes (eq:stiffness_and_load_vector)."""
+        f = self.element_system(z)[1][0].numpy()
+        return np.bincount(self.mesh.triangles.ravel(), f.ravel(), self.mesh.n_nodes)[self.mesh.interior]
+
+
+def stiffness(mesh: Mesh) -> sp.csc_matrix:
+    """A_ij = ∫ ∇φ_j·∇φ_i over the interior nodes: the reference operator of the dual norm."""
+    return WeakForm(mesh, Diffusion(1.0)).matrix()[:, mesh.interior].tocsc()
