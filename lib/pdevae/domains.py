@@ -152,8 +152,7 @@ def _triangulate(shape: Polygon, max_area: float) -> tuple[np.ndarray, np.ndarra
     rings = [np.asarray(ring.coords)[:-1] for ring in (shape.exterior, *shape.interiors)]
     starts = np.cumsum([0] + [len(ring) for ring in rings])
     facets = [
-        np.stack([np.arange(k), np.roll(np.arange(k), -1)], axis=1) + start
-        for k, start in zip(map(len, rings), starts)
+        np.stack([np.arange(k), np.roll(np.arange(k), -1)], axis=1) + start for k, start in zip(map(len, rings), starts)
     ]
     info = meshpy.triangle.MeshInfo()
     info.set_points(np.concatenate(rings).tolist())

@@ -9,22 +9,24 @@ from matplotlib.tri import Triangulation
 from .mesh import Mesh
 
 
+def interpolation(mesh: Mesh, x: np.ndarray) -> sp.csr_matrix:
+    """[k, n] the values at places x [k, 2] from those at the nodes; a place outside the mesh has a row of zeros."""
+    finder = Triangulation(*mesh.points.T, mesh.triangles).get_trifinder()
+    element = np.asarray(finder(*x.T))
+    inside = np.flatnonzero(element >= 0)
+    nodes = mesh.triangles[element[inside]]
+    weights = _barycentric(mesh.points[nodes], x[inside])
+    rows = np.broadcast_to(inside[:, None], nodes.shape)
+    keep = weights > 1e-12
+    return sp.csr_matrix((weights[keep], (rows[keep], nodes[keep])), shape=(len(x), mesh.n_nodes))
+
+
 def prolongation(coarse: Mesh, fine: Mesh) -> sp.csc_matrix:
     """Π [N, N_c]: the coarse interior hats at the fine interior nodes.
 
     A fine node outside the coarse mesh (they may cut a curved outline differently) gets no coarse value.
     """
-    x = fine.points[fine.interior]
-    finder = Triangulation(*coarse.points.T, coarse.triangles).get_trifinder()
-    element = np.asarray(finder(*x.T))
-    inside = np.flatnonzero(element >= 0)
-    nodes = coarse.triangles[element[inside]]
-    weights = _barycentric(coarse.points[nodes], x[inside])
-    columns = coarse.interior_number[nodes]
-    keep = (columns >= 0) & (weights > 1e-12)
-    rows = np.broadcast_to(inside[:, None], columns.shape)
-    shape = (len(fine.interior), len(coarse.interior))
-    return sp.csc_matrix((weights[keep], (rows[keep], columns[keep])), shape=shape)
+    return interpolation(coarse, fine.points[fine.interior])[:, coarse.interior].tocsc()
 
 
 def _barycentric(corners: np.ndarray, x: np.ndarray) -> np.ndarray:

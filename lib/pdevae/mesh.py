@@ -32,8 +32,7 @@ class Mesh:
         object.__setattr__(self, "triangles", np.ascontiguousarray(self.triangles, dtype=np.int32))
         if not len(self.interior):
             raise UserError(
-                f"the mesh has {self.n_nodes} nodes, none of them interior: ask for more nodes "
-                "or a smaller max_edge"
+                f"the mesh has {self.n_nodes} nodes, none of them interior: ask for more nodes or a smaller max_edge"
             )
 
     @property

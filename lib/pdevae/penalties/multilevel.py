@@ -18,8 +18,8 @@ from .._tensorflow import tf
 from ..elements import elements
 from ..hierarchy import coarser_meshes, prolongation
 from ..mesh import Mesh
+from ..minipatches import Patches, merge, patches, rings
 from ..operators import Term, element_residual
-from ..patches import Patches, merge, patches, rings
 from ..weak_form import WeakForm, stiffness
 from .base import Penalty
 from .patch_residual import PatchTables, half_solve, local_factors, local_quadratic_form, test_indicators

@@ -9,8 +9,8 @@ from check_shapes import check_shapes
 
 from .._tensorflow import tf
 from ..elements import Elements, elements
+from ..minipatches import Patches
 from ..operators import element_residual
-from ..patches import Patches
 from ..weak_form import Field, WeakForm
 
 

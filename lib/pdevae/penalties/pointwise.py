@@ -19,7 +19,9 @@ class PointwisePenalty(Penalty):
     The mesh only says where the region is: places are uniform in it, and along its boundary.
     """
 
-    def __init__(self, mesh: Mesh, equation: Term, n_points: int = 256, n_boundary: int = 64, boundary=None, dtype=tf.float64):
+    def __init__(
+        self, mesh: Mesh, equation: Term, n_points: int = 256, n_boundary: int = 64, boundary=None, dtype=tf.float64
+    ):
         self.equation, self.boundary, self.dtype = equation, boundary, tf.as_dtype(dtype)
         self.n_points, self.n_boundary = n_points, n_boundary
         edges, counts = mesh._edges_and_counts

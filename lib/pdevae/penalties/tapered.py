@@ -13,8 +13,8 @@ from tqdm.auto import tqdm
 from .._tensorflow import tf
 from ..errors import UserError
 from ..mesh import Mesh
+from ..minipatches import Patches, patches
 from ..operators import Term
-from ..patches import Patches, patches
 from ..solve import factorise
 from ..weak_form import WeakForm, stiffness
 from .base import Penalty, sample_patches

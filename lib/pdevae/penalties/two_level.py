@@ -15,8 +15,8 @@ from scipy.sparse.linalg import LinearOperator
 from .._tensorflow import tf
 from ..hierarchy import prolongation
 from ..mesh import Mesh
+from ..minipatches import Patches, patches
 from ..operators import Term
-from ..patches import Patches, patches
 from ..solve import factorise
 from ..weak_form import WeakForm, stiffness
 from .base import Penalty, quadratic, sample_patches

@@ -1,0 +1,61 @@
+"""How all figures look, and how meshes are drawn."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
+
+_COLOURS = sns.color_palette("colorblind")
+METHODS = {  # colour, marker, label
+    "hard": (_COLOURS[3], "s", "hard taper (the paper's)"),
+    "wendland": (_COLOURS[1], "D", "Wendland taper"),
+    "two-level": (_COLOURS[0], "o", "two-level (ours)"),
+    "multilevel": (_COLOURS[2], "^", "multilevel (ours)"),
+}
+
+
+def mosaic(layout: list[list[str]], width: float, height: float) -> tuple[Figure, dict[str, Axes]]:
+    """Panels by letter; one may take several places."""
+    _theme()
+    return plt.subplot_mosaic(layout, figsize=(width, height), layout="constrained")
+
+
+def panels(rows: int, columns: int, width: float, height: float, **kwargs) -> tuple[Figure, np.ndarray]:
+    _theme()
+    figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", squeeze=False, **kwargs)
+    return figure, axes
+
+
+def _theme() -> None:
+    sns.set_theme(context="paper", style="ticks", rc={"axes.titlesize": 9, "axes.labelsize": 8, "font.size": 8})
+
+
+def triangulation(table: pd.DataFrame) -> tuple[Triangulation, pd.DataFrame]:
+    """The mesh in a table of nodes and triangles, and the rows of its nodes."""
+    nodes = table[table.kind == "node"]
+    triangles = table.loc[table.kind == "triangle", ["i", "j", "k"]].to_numpy(int)
+    return Triangulation(nodes.x, nodes.y, triangles), nodes
+
+
+def field(ax: Axes, mesh: Triangulation, values, label: str, cmap: str = "viridis") -> None:
+    drawn = ax.tripcolor(mesh, values, shading="gouraud", cmap=cmap, rasterized=True)
+    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.75, pad=0.02, label=label)
+    bar.outline.set_visible(False)
+    outline(ax, mesh)
+
+
+def outline(ax: Axes, mesh: Triangulation) -> None:
+    """The boundary of the region; equal axes without ticks."""
+    sides = np.stack([mesh.triangles, np.roll(mesh.triangles, -1, axis=1)], axis=-1)[mesh.neighbors < 0]
+    ax.plot(*[np.insert(v[sides].astype(float), 2, np.nan, axis=1).ravel() for v in (mesh.x, mesh.y)], "k", lw=0.8)
+    bare(ax)
+
+
+def bare(ax: Axes) -> None:
+    ax.set_aspect("equal")
+    ax.set_axis_off()

@@ -1,0 +1,141 @@
+"""What a notebook leaves behind: figures and tables with the CSV they are drawn from, claims, the manifest.
+
+run = Run("02_minipatch_accuracy", artefacts=["fig_mp_exper"])
+run.save("fig_mp_exper", table)          # fig_mp_exper.csv, then .png and .pdf drawn from that CSV
+run.claim("taper_small_error", ...)
+run.finish()                             # all declared? then claims and manifest are brought up to date
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import subprocess
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pandas as pd
+from filelock import FileLock
+from matplotlib.figure import Figure
+
+from ..errors import UserError
+from . import claims
+from .files import atomic, sha256, write_text
+from .settings import RunSettings, project_root
+
+_VERSIONS = ("tensorflow", "tensorflow-probability", "gpflow", "scikit-fem", "numpy", "scipy", "pandas", "papermill")
+
+
+class Run:
+    """One execution of a notebook, by the runner or by hand."""
+
+    def __init__(self, notebook: str, artefacts: list[str]):
+        self.notebook, self.declared = notebook, list(artefacts)
+        self.settings = RunSettings.current()
+        self.folder = self.settings.figures_dir
+        self.started = time.time()
+        self.written: dict[str, str] = {}
+        self.rows: list[dict[str, str]] = []
+        if self.settings.profile == "interactive":
+            print(f"run by hand: figures go to {self.folder}")
+
+    def save(self, name: str, table: pd.DataFrame) -> Figure | str:
+        """Write ``name``.csv, then draw or typeset it from that file; returns what was made, to be looked at."""
+        if name not in self.declared:
+            raise UserError(f"{self.notebook} saves {name} without declaring it: add it to Run(artefacts=[…])")
+        with atomic(self.folder / f"{name}.csv") as temporary:
+            table.to_csv(temporary, index=False)
+        made = draw(name, self.folder, self.note)
+        self.written[name] = sha256(self.folder / f"{name}.csv")
+        return made
+
+    def claim(self, claim_id: str, source: str, claim: str, paper_value, our_value, verdict: str, artefact: str):
+        """One row of claims.csv; ``source`` is a label of the paper, or "bar" for a target of our own."""
+        row = claims.row(claim_id, source, claim, paper_value, our_value, verdict, self.profile_name, artefact)
+        self.rows.append(row)
+        print(f"{row['verdict']:>14}  {row['claim_id']}: {row['our_value']}")
+
+    def bar(self, claim_id: str, claim: str, target, our_value, met: bool, artefact: str):
+        self.claim(claim_id, "bar", claim, target, our_value, "met" if met else "missed", artefact)
+
+    def finish(self):
+        missing = [name for name in self.declared if name not in self.written]
+        if missing:
+            raise UserError(f"{self.notebook} declares {', '.join(missing)} but did not write it")
+        with FileLock(self.folder / ".lock"):
+            claims.merge(self.folder, self.rows, self.declared)
+            update_manifest(self.folder, self.notebook, self._record())
+
+    @property
+    def profile_name(self) -> str:
+        return self.settings.profile + ("*" if self.settings.overrides else "")
+
+    @property
+    def note(self) -> str:
+        """What a figure that is not from the full profile says on its face."""
+        if self.settings.is_full:
+            return ""
+        changed = ", ".join(f"{name}={value}" for name, value in self.settings.overrides.items())
+        return f"reduced profile: {self.settings.profile}" + (f" ({changed})" if changed else "")
+
+    def _record(self) -> dict:
+        return {
+            "profile": self.settings.profile,
+            "overrides": self.settings.overrides,
+            "parameters": self.settings.parameters,
+            "seconds": round(time.time() - self.started, 1),
+            "artefacts": self.written,
+            "claims": pd.Series([row["verdict"] for row in self.rows], dtype=str).value_counts().to_dict(),
+            "data": {path.name: sha256(path) for path in sorted((project_root() / "data").rglob("*.csv"))},
+            "revision": _revision(),
+            "python": platform.python_version(),
+            "versions": {name: version(name) for name in _VERSIONS},
+            "machine": f"{platform.system()} {platform.machine()}",
+        }
+
+
+def draw(name: str, folder: Path, note: str = "") -> Figure | str:
+    """Draw (fig_…) or typeset (tab_…) an artefact from its CSV, with the function of that name in pdevae.plots."""
+    maker = getattr(importlib.import_module("pdevae.plots"), name)
+    table = pd.read_csv(folder / f"{name}.csv")
+    if name.startswith("tab_"):
+        text = maker(table)
+        write_text(folder / f"{name}.tex", (f"% {note}\n" if note else "") + text)
+        return text
+    figure = maker(table)
+    if note:
+        figure.text(0.5, 0.5, note, color="firebrick", alpha=0.25, fontsize=22, ha="center", va="center", rotation=20)
+    for ending, metadata in (("png", None), ("pdf", {"CreationDate": None})):
+        with atomic(folder / f"{name}.{ending}") as temporary, matplotlib.rc_context({"pdf.fonttype": 42}):
+            figure.savefig(temporary, dpi=200, metadata=metadata, bbox_inches="tight")
+    plt.close(figure)
+    return figure
+
+
+def read_manifest(folder: Path) -> dict:
+    """Notebook → record of its last complete run that wrote to this folder."""
+    path = folder / "manifest.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def update_manifest(folder: Path, notebook: str, record: dict) -> None:
+    manifest = read_manifest(folder) | {notebook: record}
+    write_text(folder / "manifest.json", json.dumps(dict(sorted(manifest.items())), indent=2) + "\n")
+
+
+def _revision() -> str:
+    """The commit, marked where code or notebooks differ from it."""
+
+    def git(*words):
+        asked = ["git", "-C", str(project_root()), *words]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--", "lib", "notebooks")
+        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

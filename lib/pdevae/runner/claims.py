@@ -1,0 +1,45 @@
+"""Claims of the paper and our own bars, each a row with a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from ..errors import UserError
+from .files import write_text
+
+COLUMNS = ["claim_id", "source", "claim", "paper_value", "our_value", "verdict", "profile", "artefact"]
+PAPER_VERDICTS = ("reproduced", "partly", "not reproduced", "not testable")
+BAR_VERDICTS = ("met", "missed")
+
+
+def row(claim_id, source, claim, paper_value, our_value, verdict, profile, artefact) -> dict[str, str]:
+    allowed = BAR_VERDICTS if source == "bar" else PAPER_VERDICTS
+    if verdict not in allowed:
+        raise UserError(f"claim {claim_id}: verdict {verdict!r} is none of {', '.join(allowed)}")
+    values = (claim_id, source, claim, paper_value, our_value, verdict, profile, artefact)
+    return dict(zip(COLUMNS, map(str, values)))
+
+
+def read(folder: Path) -> pd.DataFrame:
+    path = folder / "claims.csv"
+    if not path.exists():
+        return pd.DataFrame(columns=COLUMNS, dtype=str)
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def merge(folder: Path, rows: list[dict[str, str]], artefacts: list[str]) -> None:
+    """Put these rows in place of those with the same id or about the same artefacts; write .csv and .md."""
+    old = read(folder)
+    new = pd.DataFrame(rows, columns=COLUMNS, dtype=str)
+    old = old[~old.claim_id.isin(new.claim_id) & ~old.artefact.isin(artefacts)]
+    table = pd.concat([old, new]).sort_values("claim_id", kind="stable")
+    write_text(folder / "claims.csv", table.to_csv(index=False))
+    write_text(folder / "claims.md", "# Claims\n\n" + as_markdown(table))
+
+
+def as_markdown(table: pd.DataFrame) -> str:
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines += ["| " + " | ".join(value.replace("|", "\\|") for value in line) + " |" for line in table[COLUMNS].values]
+    return "\n".join(lines) + "\n"

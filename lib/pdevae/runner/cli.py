@@ -1,0 +1,228 @@
+"""The command line behind run_all.sh."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from ..errors import UserError
+from . import notebooks
+from .progress import read_progress
+from .settings import RunSettings, project_root
+
+
+def main(arguments: list[str] | None = None) -> int:
+    try:
+        return _run(_parser().parse_args(arguments))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped; finished replicates are kept, run again to go on", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run_all.sh",
+        description="Run the notebooks and regenerate every figure and table.",
+        epilog="Finished replicates are kept in build/cache: a run that was stopped goes on where it was.",
+    )
+    parser.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
+    parser.add_argument("--only", action="append", default=[], metavar="NN", help="a notebook, by number or name")
+    parser.add_argument("-p", action="append", default=[], metavar="NAME=VALUE", help="set a notebook parameter")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="replicates at a time (default: all cores)")
+    parser.add_argument("--scheduler", default="", metavar="ADDRESS", help="an existing Dask cluster, tcp://host:port")
+    parser.add_argument("--fresh", action="store_true", help="compute again what is already in the cache")
+    parser.add_argument("--overwrite", action="store_true", help="write to figures/ even from a reduced profile")
+    parser.add_argument("--redraw", action="store_true", help="only draw every figure again, from its CSV")
+    parser.add_argument("--list", action="store_true", help="show notebooks, parameters and profiles")
+    parser.add_argument("--lab", action="store_true", help="open JupyterLab in this environment")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.jobs < 0:
+        raise UserError(f"--jobs {options.jobs}: use 1 or more")
+    if options.list:
+        return _list()
+    if options.lab:
+        os.chdir(project_root())
+        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", "notebooks"])
+    if options.redraw:
+        return _redraw()
+    chosen = notebooks.select(options.only)
+    overrides = dict(map(notebooks.parse_override, options.p))
+    passed = notebooks.resolve(chosen, options.profile, overrides)
+    _check_scheduler(options.scheduler)
+    figures = _figures_folder(options.profile, overrides, options.overwrite)
+    rows = []
+    for book in chosen:
+        settings = RunSettings(
+            profile=options.profile,
+            overrides={name: value for name, value in overrides.items() if name in book.parameters},
+            parameters={name: p.default for name, p in book.parameters.items()} | passed[book.name],
+            figures=str(figures),
+            jobs=options.jobs,
+            scheduler=options.scheduler,
+            fresh=options.fresh,
+            progress_file=str(project_root() / "build" / f".progress-{os.getpid()}.json"),
+        )
+        rows.append(_execute(book, passed[book.name], settings))
+    print(_table(rows))
+    print(f"figures, tables and claims: {_short(figures)}/   executed notebooks: build/notebooks/")
+    return 1 if any(row["error"] for row in rows) else 0
+
+
+def _execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -> dict:
+    """Run one notebook and report what came of it."""
+    target = project_root() / "build" / "notebooks" / settings.profile / book.path.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    progress = Path(settings.progress_file)
+    progress.unlink(missing_ok=True)
+    started = time.time()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pdevae.runner.execute", str(book.path), str(target), json.dumps(parameters)],
+        env=os.environ
+        | settings.environment()
+        | {"PYTHONWARNINGS": "ignore", "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    output: dict[str, str] = {}
+    readers = [
+        threading.Thread(target=lambda name=name, stream=stream: output.__setitem__(name, stream.read()))
+        for name, stream in (("out", process.stdout), ("err", process.stderr))
+    ]
+    for reader in readers:
+        reader.start()
+    _watch(process, book.name, progress, started)
+    for reader in readers:
+        reader.join()
+    progress.unlink(missing_ok=True)
+    error = _error(process.returncode, output)
+    record = _record(settings.figures_dir, book.name, started)
+    if not error and not record:
+        error = "the notebook ended without run.finish(): its artefacts are not accounted for"
+    mark = "failed" if error else "done"
+    print(f"{mark:>6}  {book.name}  {time.time() - started:.0f} s" + (f"  {error}" if error else ""), flush=True)
+    return {"name": book.name, "seconds": time.time() - started, "error": error} | (record or {})
+
+
+def _watch(process: subprocess.Popen, name: str, progress: Path, started: float) -> None:
+    """Show progress until the process ends: one changing line on a terminal, a line now and then elsewhere."""
+    terminal = sys.stdout.isatty()
+    shown, told = "", 0.0
+    print(f" start  {name}", flush=True)
+    while True:
+        try:
+            process.wait(timeout=0.25)
+            break
+        except subprocess.TimeoutExpired:
+            state = read_progress(progress)
+        if terminal:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{f'   ...  {name}  {time.time() - started:.0f} s  {state}'[:width]}", end="", flush=True)
+        elif state != shown and time.time() - told > 10:
+            print(f"   ...  {name}  {time.time() - started:.0f} s  {state}", flush=True)
+            shown, told = state, time.time()
+    if terminal:
+        print("\r\x1b[K", end="")
+
+
+def _error(code: int, output: dict[str, str]) -> str:
+    if code == 0:
+        return ""
+    try:
+        return json.loads(output["out"].strip().splitlines()[-1])["error"]
+    except (IndexError, ValueError, KeyError):
+        last = output["err"].strip().splitlines()[-1:] or [f"exit code {code}"]
+        return f"the notebook's process ended: {last[0]}"
+
+
+def _record(figures: Path, name: str, started: float) -> dict | None:
+    """The manifest's entry, if this run wrote it."""
+    path = figures / "manifest.json"
+    if not path.exists() or path.stat().st_mtime < started:
+        return None
+    return json.loads(path.read_text(encoding="utf-8")).get(name)
+
+
+def _figures_folder(profile: str, overrides: dict, overwrite: bool) -> Path:
+    """figures/, unless what stands there comes from a fuller profile; then build/figures/."""
+    figures = project_root() / "figures"
+    path = figures / "manifest.json"
+    present = json.loads(path.read_text(encoding="utf-8")).values() if path.exists() else []
+    fullest = max((_fullness(record["profile"], record["overrides"]) for record in present), default=-1)
+    if overwrite or _fullness(profile, overrides) >= fullest:
+        return figures
+    print(f"figures/ holds a fuller profile than {profile}: writing to build/figures/ (--overwrite to replace)")
+    return project_root() / "build" / "figures"
+
+
+def _fullness(profile: str, overrides: dict) -> float:
+    return notebooks.PROFILES.index(profile) - (0.5 if overrides else 0)
+
+
+def _check_scheduler(address: str) -> None:
+    if not address:
+        return
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, ValueError) as error:
+        raise UserError(f"no Dask scheduler answers at {address}: start one, or leave --scheduler out") from error
+
+
+def _list() -> int:
+    for book in notebooks.notebooks():
+        print(book.name)
+        for parameter in book.parameters.values():
+            print(
+                f"    {parameter.name} = {parameter.default!r}"
+                + (f"    {parameter.comment}" if parameter.comment else "")
+            )
+    for name in notebooks.PROFILES:
+        sections = notebooks.profile(name)
+        changes = {f"{book}.{key}": value for book, section in sections.items() for key, value in section.items()}
+        print(f"profile {name}: " + (", ".join(f"{k}={v}" for k, v in changes.items()) or "the notebooks' own values"))
+    return 0
+
+
+def _redraw() -> int:
+    from .artefacts import draw
+
+    figures = project_root() / "figures"
+    for path in sorted([*figures.glob("fig_*.csv"), *figures.glob("tab_*.csv")]):
+        draw(path.stem, figures)
+        print(f"drawn  {path.stem}")
+    return 0
+
+
+def _table(rows: list[dict]) -> str:
+    lines = [("notebook", "seconds", "artefacts", "claims")]
+    for row in rows:
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in row.get("claims", {}).items())
+        written = ", ".join(row.get("artefacts", {}))
+        lines.append((row["name"], f"{row['seconds']:.0f}", "FAILED" if row["error"] else written, verdicts))
+    widths = [max(len(line[k]) for line in lines) for k in range(4)]
+    return "\n" + "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines
+    )
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(project_root()) if path.is_relative_to(project_root()) else path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

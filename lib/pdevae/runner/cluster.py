@@ -1,0 +1,45 @@
+"""Where replicates run: an existing Dask cluster, or one on this machine. One code path for both."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from distributed import Client, LocalCluster
+
+from ..errors import UserError
+from .settings import RunSettings
+
+# One thread each: the workers share the cores, and sums come out the same on any machine.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+def client() -> Client:
+    settings = RunSettings.current()
+    return _connect(settings.scheduler) if settings.scheduler else _local(settings.worker_count)
+
+
+@cache
+def _connect(address: str) -> Client:
+    try:
+        connected = Client(address, timeout=10)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise UserError(f"no Dask scheduler answers at {address}: start one, or leave --scheduler out") from error
+    print(f"replicates run on {address}, dashboard {connected.dashboard_link}")
+    return connected
+
+
+@cache
+def _local(workers: int) -> Client:
+    os.environ.update(
+        dict.fromkeys(_THREAD_VARIABLES, "1")
+    )  # inherited by the workers; this process has its threads already
+    return Client(
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            memory_limit=0,
+            dashboard_address=None,
+            silence_logs="ERROR",
+        )
+    )

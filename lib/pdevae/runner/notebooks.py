@@ -1,0 +1,127 @@
+"""The numbered notebooks and their parameters; values are checked against the notebook's own defaults."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import nbformat
+
+from ..errors import UserError
+from .settings import project_root
+
+PROFILES = ("smoke", "quick", "paper")  # from the least to the fullest
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A name assigned in the cell tagged ``parameters``; the comment behind it explains it."""
+
+    name: str
+    default: object
+    comment: str
+
+    def checked(self, value: object) -> object:
+        """``value``, if it is of the default's kind; a whole number passes where a real one is wanted."""
+        if not _same_kind(self.default, value):
+            raise UserError(
+                f"parameter {self.name}={value!r} has the wrong type: expected something like {self.default!r}"
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Notebook:
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @cached_property
+    def parameters(self) -> dict[str, Parameter]:
+        cells = nbformat.read(self.path, as_version=4).cells
+        sources = [cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+        if not sources:
+            raise UserError(f"{self.path.name} has no cell tagged 'parameters': tag the one with its settings")
+        return {parameter.name: parameter for parameter in _assignments(sources[0])}
+
+
+def notebooks() -> list[Notebook]:
+    return [Notebook(path) for path in sorted((project_root() / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
+
+
+def select(only: list[str]) -> list[Notebook]:
+    """Notebooks by number or name; all where nothing is asked."""
+    known = notebooks()
+    chosen = []
+    for wanted in only:
+        match = [book for book in known if wanted in (book.name, book.name.split("_")[0])]
+        if not match:
+            names = ", ".join(book.name for book in known)
+            raise UserError(f"no notebook {wanted!r}: there are {names}")
+        chosen += match
+    return [book for book in known if book in chosen] if only else known
+
+
+def profile(name: str) -> dict[str, dict]:
+    """A profile's sections, one per notebook."""
+    folder = project_root() / "notebooks" / "profiles"
+    if name not in PROFILES:
+        raise UserError(f"no profile {name!r}: there are {', '.join(PROFILES)}")
+    try:
+        return tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"profile {name} cannot be read from {folder}: {error}") from error
+
+
+def resolve(chosen: list[Notebook], profile_name: str, overrides: dict[str, object]) -> dict[str, dict]:
+    """Parameters to pass to each notebook; anything no notebook knows is refused."""
+    sections = profile(profile_name)
+    for name in overrides:
+        if not any(name in book.parameters for book in chosen):
+            known = sorted({name for book in chosen for name in book.parameters})
+            raise UserError(f"no chosen notebook has a parameter {name!r}: there are {', '.join(known)}")
+    passed = {}
+    for book in chosen:
+        section = sections.get(book.name, {})
+        for name in section:
+            if name not in book.parameters:
+                raise UserError(f"profile {profile_name} sets {name!r}, which {book.name} does not have: remove it")
+        mine = section | {name: value for name, value in overrides.items() if name in book.parameters}
+        passed[book.name] = {name: book.parameters[name].checked(value) for name, value in mine.items()}
+    return passed
+
+
+def parse_override(text: str) -> tuple[str, object]:
+    """``name=value``; the value as Python writes it, or a bare word."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise UserError(f"-p {text!r} is not of the form name=value")
+    try:
+        return name.strip(), ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError):
+        return name.strip(), value.strip()
+
+
+def _assignments(source: str) -> list[Parameter]:
+    lines = source.splitlines()
+    found = []
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            comment = lines[statement.end_lineno - 1][statement.end_col_offset :].strip(" #")
+            found.append(Parameter(statement.targets[0].id, ast.literal_eval(statement.value), comment))
+    return found
+
+
+def _same_kind(default: object, value: object) -> bool:
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    if isinstance(default, list | tuple):
+        return isinstance(value, list | tuple) and all(_same_kind(default[0], item) for item in value if default)
+    return isinstance(value, type(default))

@@ -1,0 +1,95 @@
+"""Replicates: pure functions of (configuration, seed), run in parallel, each result saved as it arrives.
+
+    results = replicates.run(experiment, configs, seeds=range(10))
+
+A replicate returns a dict of arrays and numbers. What is stored under the same configuration, seed and code is
+reused; a run that is killed loses only what was being computed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from distributed import as_completed
+
+from ..errors import UserError
+from . import cache
+from .cluster import client
+from .fingerprint import fingerprint
+from .progress import Progress
+from .settings import RunSettings, project_root
+
+Replicate = Callable[[dict, int], dict]
+
+
+def run(function: Replicate, configs: Iterable[dict], seeds: Iterable[int]) -> pd.DataFrame:
+    """Every configuration with every seed, as one tidy table: configuration, seed, results."""
+    tasks = [
+        cache.Key(f"{function.__module__}.{function.__qualname__}", dict(config), int(seed), _code(function))
+        for config, seed in product(configs, seeds)
+    ]
+    folder = project_root() / "build" / "cache"
+    found, misses = {}, Counter()
+    for number, key in enumerate(tasks):
+        result, why = (None, "asked for afresh") if RunSettings.current().fresh else cache.load(folder, key)
+        if result is None:
+            misses[why] += 1
+        else:
+            found[number] = result
+    _say(function, len(tasks), len(found), misses)
+    missing = [number for number in range(len(tasks)) if number not in found]
+    for number, result in _compute(function, tasks, missing):
+        cache.save(folder, tasks[number], result)
+        found[number] = result
+    return pd.concat([_rows(key, found[number]) for number, key in enumerate(tasks)], ignore_index=True)
+
+
+def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int]):
+    """Results as they arrive: (number, result)."""
+    if not missing:
+        return
+    dask = client()
+    futures = {
+        dask.submit(_replicate, function, tasks[n].config, tasks[n].seed, cache.digest(tasks[n].code), pure=False): n
+        for n in missing
+    }
+    with Progress(total=len(missing), desc=function.__name__) as bar:
+        for future in as_completed(futures):
+            if future.status != "finished":
+                dask.cancel(list(futures))
+                key = tasks[futures[future]]
+                raise UserError(
+                    f"{function.__name__} failed for {key.config}, seed {key.seed}: {future.exception()!r}"
+                ) from future.exception()
+            yield futures[future], future.result()
+            bar.update()
+            future.release()
+
+
+def _replicate(function: Replicate, config: dict, seed: int, code: str) -> dict[str, np.ndarray]:
+    """What a worker does; one whose code differs from the asker's refuses."""
+    if cache.digest(_code(function)) != code:
+        raise UserError("this worker has another version of the code or its libraries: update and restart it")
+    return {name: np.asarray(value) for name, value in function(config, seed).items()}
+
+
+def _code(function: Replicate) -> dict[str, str]:
+    return fingerprint(function.__module__)
+
+
+def _rows(key: cache.Key, result: dict[str, np.ndarray]) -> pd.DataFrame:
+    values = {name: value.item() if value.ndim == 0 else value for name, value in result.items()}
+    length = max((len(v) for v in values.values() if isinstance(v, np.ndarray)), default=1)
+    table = pd.DataFrame(values, index=range(length))
+    constant = {name: value for name, value in key.config.items() if np.isscalar(value) and name not in table}
+    return table.assign(**constant, seed=key.seed)
+
+
+def _say(function: Replicate, total: int, reused: int, misses: Counter) -> None:
+    parts = [f"{reused} reused"] if reused else []
+    parts += [f"{count} to compute ({why})" for why, count in misses.items()]
+    print(f"{function.__name__}: {total} replicates: {', '.join(parts)}", flush=True)

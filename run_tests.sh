@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Lint, then the tests, notebooks (smoke profile) included. Arguments go to pytest: ./run_tests.sh -k penalties
+set -euo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+unset PYTHONPATH PYTHONHOME
+export JUPYTER_PREFER_ENV_PATH=1 PYDEVD_DISABLE_FILE_VALIDATION=1
+python="$(python3 "$root/lib/make_environment.py")"
+cd "$root"
+"$python" -m ruff check .
+"$python" -m ruff format --check .
+exec "$python" -m pytest "$@"
