@@ -25,7 +25,6 @@ _HOME = {
     "Transport": "operators",
     "NonlinearDiffusion": "operators",
     "Source": "operators",
-    "over_space": "operators",
     "WeakForm": "weak_form",
     "stiffness": "weak_form",
     "Solver": "solve",

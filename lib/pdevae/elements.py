@@ -10,15 +10,15 @@ from ._tensorflow import tf
 class Elements(NamedTuple):
     """Areas |e|, gradients ∇φ_k of the three nodal basis functions, centroids.
 
-    The small axes of ``grad_phi`` come first: [direction, corner, ..., E].
+    The small axes of ``grad_phi`` come first: [direction, corner, E].
     """
 
-    area: tf.Tensor  # [..., E]
-    grad_phi: tf.Tensor  # [2, 3, ..., E]
-    centroid: tf.Tensor  # [..., E, 2]
+    area: tf.Tensor  # [E]
+    grad_phi: tf.Tensor  # [2, 3, E]
+    centroid: tf.Tensor  # [E, 2]
 
 
-@check_shapes("corners: [3, batch..., 2]")
+@check_shapes("corners: [3, E, 2]")
 def elements(corners: tf.Tensor) -> Elements:
     """Geometry of the triangles with these corners; a triangle of no area gets ∇φ = 0."""
     x_k, x_l, x_m = (tf.roll(corners, shift, axis=0) for shift in (0, -1, -2))

@@ -38,12 +38,16 @@ def _barycentric(corners: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.clip(np.stack([1 - l_b - l_c, l_b, l_c], axis=1), 0.0, 1.0)
 
 
-def coarser_meshes(mesh: Mesh, factor: float, coarsest: int) -> list[Mesh]:
-    """Meshes of the same region, each ``factor`` times as wide as the one before, down to ``coarsest`` nodes.
+_SMALLEST = 30  # nodes below which a mesh may have none inside
 
-    The list has at least one mesh; its last is the first with at most ``coarsest`` interior nodes.
+
+def coarser_meshes(mesh: Mesh, factor: float, coarsest: int) -> list[Mesh]:
+    """Meshes of the same region, each ``factor`` times as wide as the one before, down to ``coarsest`` nodes inside.
+
+    At least one; the last is the first that is small enough, or as small as a mesh can be.
     """
-    meshes = []
-    while not meshes or len(meshes[-1].interior) > coarsest:
-        meshes.append(mesh.coarser(nodes=round((meshes or [mesh])[-1].n_nodes / factor**2)))
+    meshes, nodes = [], mesh.n_nodes
+    while not meshes or (len(meshes[-1].interior) > coarsest and nodes > _SMALLEST):
+        nodes = max(round(nodes / factor**2), _SMALLEST)
+        meshes.append(mesh.coarser(nodes=nodes))
     return meshes

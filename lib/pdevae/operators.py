@@ -4,8 +4,8 @@ A term is a flux F and a volume part G; an equation −∇·F + G = 0 is a sum o
 
     Diffusion(a) + Transport(tau) - Source(f)        −∇·(a∇u) + τ·∇u − f = 0   (eq:transport)
 
-F and G see the places ``x`` [*, 2], the latent ``z`` (leading axis M, the samples), and at those places
-``u`` [M, *] and ``grad`` [M, *, 2]; they return what broadcasts to [M, *, 2] and [M, *]. From F and G alone
+F and G see the places ``x`` [n, 2], the latent ``z`` (leading axis M, the samples), and at those places
+``u`` [M, n] and ``grad`` [M, n, 2]; they return what broadcasts to [M, n, 2] and [M, n]. From F and G alone
 come the weak residual (:func:`element_residual`) and the strong one (the point-wise penalty). A new operator
 is a class with one of the two methods.
 """
@@ -57,7 +57,7 @@ class Transport(Term):
     tau: Coefficient | None = None
 
     def volume(self, x, z, u, grad):
-        tau = over_space(z, x) if self.tau is None else _value(self.tau, x, z, grad.dtype)
+        tau = z[:, None] if self.tau is None else _value(self.tau, x, z, grad.dtype)
         return tf.reduce_sum(tau * grad, axis=-1)
 
 
@@ -109,7 +109,7 @@ class Negative(Term):
 def element_residual(equation: Term, e: Elements, u: Sequence[tf.Tensor], z: Any) -> list[tf.Tensor]:
     """r_ek = |e| (F_e·∇φ_k + G_e/3) for the corners k = 0, 1, 2, coefficients at the centroid.
 
-    ``u`` are the values at the three corners, each [M, ..., E]; so are the residuals. The row i of
+    ``u`` are the values at the three corners, each [M, E]; so are the residuals. The row i of
     L[z]u − f is the sum of r_ek over the elements e and corners k that meet in node i.
     """
     phi_x, phi_y = (tf.unstack(along, num=3) for along in tf.unstack(e.grad_phi, num=2))
@@ -123,11 +123,6 @@ def element_residual(equation: Term, e: Elements, u: Sequence[tf.Tensor], z: Any
     if G is not None:
         r = [r_k + G / 3 for r_k in r]
     return [e.area * r_k for r_k in r]
-
-
-def over_space(value: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """[M, c] → [M, 1, …, 1, c]: one value per sample, the same at all places ``x`` [*, 2]."""
-    return tf.reshape(value, [-1, *[1] * (x.shape.rank - 1), value.shape[-1]])
 
 
 def _value(coefficient: Coefficient, x, z, dtype) -> tf.Tensor:

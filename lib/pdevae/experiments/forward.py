@@ -87,7 +87,7 @@ def convergence(config: dict, seed: int) -> dict:
     solution = Solver(weak).sparse(None)[0].numpy()
     basis = skfem.Basis(mesh.skfem, skfem.ElementTriP1(), intorder=6)
     u_h = basis.interpolate(solution)
-    exact, exact_grad = u(basis.global_coordinates().value)
+    exact, exact_grad = u(np.asarray(basis.global_coordinates()))
     L2 = skfem.Functional(lambda w: (w.u_h - exact) ** 2).assemble(basis, u_h=u_h)
     H1 = skfem.Functional(lambda w: sum((grad(w.u_h)[d] - exact_grad[d]) ** 2 for d in (0, 1))).assemble(basis, u_h=u_h)
     return {"h": mesh.max_edge, "L2": np.sqrt(L2), "H1": np.sqrt(H1)}

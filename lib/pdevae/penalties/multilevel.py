@@ -62,13 +62,14 @@ class SampledResidual:
         centre, ring = tf.gather(self.interior, j), tf.gather(self.ring, j)
         nodes = tf.reshape(tf.concat([centre[:, None], ring], axis=1), [-1])
         B, V = ring.shape
-        x = tf.gather(self.weak.x, nodes)
-        u = self.weak.with_boundary(mu(x, z), nodes)
-        x, u = tf.reshape(x, [B, V + 1, 2]), tf.reshape(u, [-1, B, V + 1])
-        fan = [(v[:, :1], v[:, 1:], tf.roll(v[:, 1:], -1, axis=1)) for v in (x, tf.transpose(u, [1, 2, 0]))]
-        corners = tf.stack([tf.broadcast_to(c, [B, V, 2]) for c in fan[0]])
-        u_k = [tf.transpose(tf.broadcast_to(c, [B, V, tf.shape(u)[0]]), [2, 0, 1]) for c in fan[1]]
-        return tf.reduce_sum(element_residual(self.weak.equation, elements(corners), u_k, z)[0], axis=-1)
+        u = self.weak.with_boundary(mu(tf.gather(self.weak.x, nodes), z), nodes)
+        # corners of the fan's elements: the centre, a neighbour, the next neighbour
+        slots = tf.stack([tf.zeros([V], tf.int32), 1 + tf.range(V), 1 + tf.roll(tf.range(V), -1, axis=0)])
+        places = tf.reshape(slots[:, None] + (V + 1) * tf.range(B)[:, None], [3, -1])
+        fan = elements(tf.gather(tf.gather(self.weak.x, nodes), places))
+        u_k = [tf.gather(u, place, axis=1) for place in tf.unstack(places, num=3)]
+        r = element_residual(self.weak.equation, fan, u_k, z)[0]
+        return tf.reduce_sum(tf.reshape(r, [-1, B, V]), axis=-1)
 
 
 class CoarsePatches:

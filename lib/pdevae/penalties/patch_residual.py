@@ -21,7 +21,7 @@ class PatchBatch(NamedTuple):
     nodes: tf.Tensor  # [P, K]
     x: tf.Tensor  # [P, K, 2]
     corners: tf.Tensor  # [3, P, E] slots
-    elements: Elements
+    elements: Elements  # of all patches, one after another: E is P·E of the tables
 
 
 class PatchTables:
@@ -38,19 +38,24 @@ class PatchTables:
         nodes = tf.gather(self.nodes, index)
         x = tf.gather(self.points, nodes)
         corners = tf.cast(tf.transpose(tf.gather(self.corners, index), [1, 0, 2]), tf.int32)
-        at_corners = tf.stack([tf.gather(x, slots, batch_dims=1) for slots in tf.unstack(corners, num=3)])
+        at_corners = tf.gather(tf.reshape(x, [-1, 2]), flat_places(corners, self.K))
         return PatchBatch(index, nodes, x, corners, elements(at_corners))
+
+
+def flat_places(corners: tf.Tensor, K: int) -> tf.Tensor:
+    """[3, P·E] where each corner stands among the P·K nodes of a batch."""
+    P = corners.shape[1]
+    return tf.reshape(corners + K * tf.range(P)[:, None], [3, -1])
 
 
 @check_shapes("return[all]: [M, P, E]")
 def corner_residuals(weak: WeakForm, batch: PatchBatch, mu: Field, z: Any) -> list[tf.Tensor]:
     """r_ek on the elements of each patch, for the three corners."""
-    P, K = batch.nodes.shape
     u = mu(tf.reshape(batch.x, [-1, 2]), z)  # [M, P·K]
     u = weak.with_boundary(u, tf.reshape(batch.nodes, [-1]))
-    place = batch.corners + K * tf.range(P)[:, None]
-    u_k = [tf.gather(u, places, axis=1) for places in tf.unstack(place, num=3)]
-    return element_residual(weak.equation, batch.elements, u_k, z)
+    places = tf.unstack(flat_places(batch.corners, batch.nodes.shape[1]), num=3)
+    r = element_residual(weak.equation, batch.elements, [tf.gather(u, place, axis=1) for place in places], z)
+    return [tf.reshape(r_k, [-1, *batch.corners.shape[1:]]) for r_k in r]
 
 
 def test_indicators(batch: PatchBatch, Q: int, dtype) -> list[tf.Tensor]:
@@ -60,9 +65,10 @@ def test_indicators(batch: PatchBatch, Q: int, dtype) -> list[tf.Tensor]:
 
 def local_factors(batch: PatchBatch, indicators: list[tf.Tensor], is_test: tf.Tensor) -> tf.Tensor:
     """Cholesky factors of A_QQ, the stiffness matrix of each patch's test nodes; [P, Q, Q]."""
-    root = tf.sqrt(batch.elements.area)
+    shape = batch.corners.shape[1:]
+    root = tf.reshape(tf.sqrt(batch.elements.area), shape)
     A = tf.linalg.diag(tf.cast(~is_test, root.dtype))  # unused slots: the identity
-    for phi in tf.unstack(batch.elements.grad_phi, num=2):
+    for phi in tf.unstack(tf.reshape(batch.elements.grad_phi, [2, 3, *shape]), num=2):
         B = sum((root * phi_k)[..., None] * one for phi_k, one in zip(tf.unstack(phi, num=3), indicators))
         A += tf.matmul(B, B, transpose_a=True)  # A_QQ = Σ_e |e| ∇φ_q·∇φ_q'
     return tf.linalg.cholesky(A)

@@ -7,12 +7,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 
-from .style import bare, field, mosaic, outline, panels, triangulation
+from .style import bare, field, mosaic, outline, panels, scale_below, triangulation
 
 
 def fig_pde_as_smoothers(table: pd.DataFrame) -> Figure:
     """Source, transport field, output, sensors, and the posterior of the transport vector."""
-    figure, axes = mosaic([["a", "b", "c"], ["d", "e", "e"]], 7.2, 4.4)
+    figure, axes = mosaic([["a", "b", "c"], ["d", "e", "e"]], 7.2, 5.2)
     a, b, c, d, e = axes.values()
     mesh, nodes = triangulation(table)
     truth = table[table.kind == "truth"].iloc[0]
@@ -24,12 +24,22 @@ def fig_pde_as_smoothers(table: pd.DataFrame) -> Figure:
     field(c, mesh, nodes.u, "field $u$")
     c.set_title("(c) Output field")
     outline(d, mesh)
-    shown = d.scatter(sensors.x, sensors.y, c=sensors.u, s=22, cmap="viridis", edgecolor="k", lw=0.4)
-    figure.colorbar(shown, ax=d, shrink=0.75, pad=0.02, label="reading $y$").outline.set_visible(False)
+    shown = d.scatter(
+        sensors.x,
+        sensors.y,
+        c=sensors.u,
+        s=22,
+        cmap="viridis",
+        vmin=nodes.u.min(),
+        vmax=nodes.u.max(),
+        edgecolor="k",
+        lw=0.4,
+    )
+    scale_below(d, shown, "reading $y$")
     d.set_title(f"(d) {len(sensors)} sensors")
     _posterior(e, table[table.kind == "posterior"], truth)
     e.set_title(r"(e) Exact posterior of $\tau$")
-    e.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    e.legend(loc="upper left", frameon=False)
     return figure
 
 
@@ -55,8 +65,8 @@ def _posterior(ax, points: pd.DataFrame, truth) -> None:
     ax.tricontour(points.x, points.y, points.weight, levels=levels, colors="k", linewidths=0.8)
     ax.plot([], [], "k", lw=0.8, label="50% and 95% of the posterior")
     ax.plot(truth.x, truth.y, "*", color="tab:red", ms=9, mec="w", mew=0.5, label="truth")
-    ax.set(xlabel=r"$\tau_1$", ylabel=r"$\tau_2$", xlim=(-0.1, None), ylim=(-0.1, None))
-    ax.set_aspect("equal")
+    ax.set(xlabel=r"$\tau_1$", ylabel=r"$\tau_2$")
+    ax.set_aspect("equal", adjustable="datalim")
 
 
 def _mass_levels(weight: np.ndarray, shares) -> list[float]:

@@ -44,9 +44,16 @@ def triangulation(table: pd.DataFrame) -> tuple[Triangulation, pd.DataFrame]:
 
 def field(ax: Axes, mesh: Triangulation, values, label: str, cmap: str = "viridis") -> None:
     drawn = ax.tripcolor(mesh, values, shading="gouraud", cmap=cmap, rasterized=True)
-    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.75, pad=0.02, label=label)
-    bar.outline.set_visible(False)
     outline(ax, mesh)
+    scale_below(ax, drawn, label)
+
+
+def scale_below(ax: Axes, drawn, label: str) -> None:
+    """A slim colour scale under a map."""
+    place = ax.inset_axes([0.1, -0.06, 0.8, 0.04])
+    bar = ax.figure.colorbar(drawn, cax=place, orientation="horizontal", label=label)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=7, length=2)
 
 
 def outline(ax: Axes, mesh: Triangulation) -> None:

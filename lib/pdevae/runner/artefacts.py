@@ -9,11 +9,7 @@ run.finish()                             # all declared? then claims and manifes
 from __future__ import annotations
 
 import importlib
-import json
-import platform
-import subprocess
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import matplotlib
@@ -23,11 +19,9 @@ from filelock import FileLock
 from matplotlib.figure import Figure
 
 from ..errors import UserError
-from . import claims
+from . import claims, manifest
 from .files import atomic, sha256, write_text
 from .settings import RunSettings, project_root
-
-_VERSIONS = ("tensorflow", "tensorflow-probability", "gpflow", "scikit-fem", "numpy", "scipy", "pandas", "papermill")
 
 
 class Run:
@@ -68,7 +62,7 @@ class Run:
             raise UserError(f"{self.notebook} declares {', '.join(missing)} but did not write it")
         with FileLock(self.folder / ".lock"):
             claims.merge(self.folder, self.rows, self.declared)
-            update_manifest(self.folder, self.notebook, self._record())
+            manifest.update(self.folder, self.notebook, self._record())
 
     @property
     def profile_name(self) -> str:
@@ -84,6 +78,7 @@ class Run:
 
     def _record(self) -> dict:
         return {
+            "run": self.settings.run_id,
             "profile": self.settings.profile,
             "overrides": self.settings.overrides,
             "parameters": self.settings.parameters,
@@ -91,10 +86,7 @@ class Run:
             "artefacts": self.written,
             "claims": pd.Series([row["verdict"] for row in self.rows], dtype=str).value_counts().to_dict(),
             "data": {path.name: sha256(path) for path in sorted((project_root() / "data").rglob("*.csv"))},
-            "revision": _revision(),
-            "python": platform.python_version(),
-            "versions": {name: version(name) for name in _VERSIONS},
-            "machine": f"{platform.system()} {platform.machine()}",
+            **manifest.circumstances(),
         }
 
 
@@ -114,28 +106,3 @@ def draw(name: str, folder: Path, note: str = "") -> Figure | str:
             figure.savefig(temporary, dpi=200, metadata=metadata, bbox_inches="tight")
     plt.close(figure)
     return figure
-
-
-def read_manifest(folder: Path) -> dict:
-    """Notebook → record of its last complete run that wrote to this folder."""
-    path = folder / "manifest.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
-def update_manifest(folder: Path, notebook: str, record: dict) -> None:
-    manifest = read_manifest(folder) | {notebook: record}
-    write_text(folder / "manifest.json", json.dumps(dict(sorted(manifest.items())), indent=2) + "\n")
-
-
-def _revision() -> str:
-    """The commit, marked where code or notebooks differ from it."""
-
-    def git(*words):
-        asked = ["git", "-C", str(project_root()), *words]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--", "lib", "notebooks")
-        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

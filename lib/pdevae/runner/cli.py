@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import socket
-import subprocess
 import sys
-import threading
-import time
+import uuid
 from pathlib import Path
 
 from ..errors import UserError
-from . import notebooks
-from .progress import read_progress
+from . import manifest, notebooks
+from .launch import execute
 from .settings import RunSettings, project_root
 
 
@@ -66,7 +62,9 @@ def _run(options: argparse.Namespace) -> int:
     figures = _figures_folder(options.profile, overrides, options.overwrite)
     rows = []
     for book in chosen:
+        run_id = uuid.uuid4().hex[:12]
         settings = RunSettings(
+            run_id=run_id,
             profile=options.profile,
             overrides={name: value for name, value in overrides.items() if name in book.parameters},
             parameters={name: p.default for name, p in book.parameters.items()} | passed[book.name],
@@ -74,94 +72,18 @@ def _run(options: argparse.Namespace) -> int:
             jobs=options.jobs,
             scheduler=options.scheduler,
             fresh=options.fresh,
-            progress_file=str(project_root() / "build" / f".progress-{os.getpid()}.json"),
+            progress_file=str(project_root() / "build" / f".progress-{run_id}.json"),
         )
-        rows.append(_execute(book, passed[book.name], settings))
+        rows.append(execute(book, passed[book.name], settings))
     print(_table(rows))
     print(f"figures, tables and claims: {_short(figures)}/   executed notebooks: build/notebooks/")
     return 1 if any(row["error"] for row in rows) else 0
 
 
-def _execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -> dict:
-    """Run one notebook and report what came of it."""
-    target = project_root() / "build" / "notebooks" / settings.profile / book.path.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    progress = Path(settings.progress_file)
-    progress.unlink(missing_ok=True)
-    started = time.time()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pdevae.runner.execute", str(book.path), str(target), json.dumps(parameters)],
-        env=os.environ
-        | settings.environment()
-        | {"PYTHONWARNINGS": "ignore", "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    output: dict[str, str] = {}
-    readers = [
-        threading.Thread(target=lambda name=name, stream=stream: output.__setitem__(name, stream.read()))
-        for name, stream in (("out", process.stdout), ("err", process.stderr))
-    ]
-    for reader in readers:
-        reader.start()
-    _watch(process, book.name, progress, started)
-    for reader in readers:
-        reader.join()
-    progress.unlink(missing_ok=True)
-    error = _error(process.returncode, output)
-    record = _record(settings.figures_dir, book.name, started)
-    if not error and not record:
-        error = "the notebook ended without run.finish(): its artefacts are not accounted for"
-    mark = "failed" if error else "done"
-    print(f"{mark:>6}  {book.name}  {time.time() - started:.0f} s" + (f"  {error}" if error else ""), flush=True)
-    return {"name": book.name, "seconds": time.time() - started, "error": error} | (record or {})
-
-
-def _watch(process: subprocess.Popen, name: str, progress: Path, started: float) -> None:
-    """Show progress until the process ends: one changing line on a terminal, a line now and then elsewhere."""
-    terminal = sys.stdout.isatty()
-    shown, told = "", 0.0
-    print(f" start  {name}", flush=True)
-    while True:
-        try:
-            process.wait(timeout=0.25)
-            break
-        except subprocess.TimeoutExpired:
-            state = read_progress(progress)
-        if terminal:
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[K{f'   ...  {name}  {time.time() - started:.0f} s  {state}'[:width]}", end="", flush=True)
-        elif state != shown and time.time() - told > 10:
-            print(f"   ...  {name}  {time.time() - started:.0f} s  {state}", flush=True)
-            shown, told = state, time.time()
-    if terminal:
-        print("\r\x1b[K", end="")
-
-
-def _error(code: int, output: dict[str, str]) -> str:
-    if code == 0:
-        return ""
-    try:
-        return json.loads(output["out"].strip().splitlines()[-1])["error"]
-    except (IndexError, ValueError, KeyError):
-        last = output["err"].strip().splitlines()[-1:] or [f"exit code {code}"]
-        return f"the notebook's process ended: {last[0]}"
-
-
-def _record(figures: Path, name: str, started: float) -> dict | None:
-    """The manifest's entry, if this run wrote it."""
-    path = figures / "manifest.json"
-    if not path.exists() or path.stat().st_mtime < started:
-        return None
-    return json.loads(path.read_text(encoding="utf-8")).get(name)
-
-
 def _figures_folder(profile: str, overrides: dict, overwrite: bool) -> Path:
     """figures/, unless what stands there comes from a fuller profile; then build/figures/."""
     figures = project_root() / "figures"
-    path = figures / "manifest.json"
-    present = json.loads(path.read_text(encoding="utf-8")).values() if path.exists() else []
+    present = manifest.read(figures).values()
     fullest = max((_fullness(record["profile"], record["overrides"]) for record in present), default=-1)
     if overwrite or _fullness(profile, overrides) >= fullest:
         return figures

@@ -19,6 +19,7 @@ class RunSettings:
     """What holds for one execution of a notebook; without a runner, that of a person in JupyterLab."""
 
     profile: str = "interactive"
+    run_id: str = ""
     overrides: dict = field(default_factory=dict)
     parameters: dict = field(default_factory=dict)
     figures: str = ""

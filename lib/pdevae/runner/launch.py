@@ -1,0 +1,76 @@
+"""Start one notebook in a process of its own, show how far it is, and say what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import manifest, notebooks
+from .progress import read_progress
+from .settings import RunSettings, project_root
+
+
+def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -> dict:
+    """Run one notebook and report what came of it."""
+    target = project_root() / "build" / "notebooks" / settings.profile / book.path.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    running = target.with_name(f".{settings.run_id}-{target.name}")  # two runs at once do not share it
+    progress = Path(settings.progress_file)
+    progress.unlink(missing_ok=True)
+    started = time.time()
+    command = [sys.executable, "-m", "pdevae.runner.execute", str(book.path), str(running), json.dumps(parameters)]
+    quiet = {"PYTHONWARNINGS": "ignore", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command, env=os.environ | settings.environment() | quiet, stdout=output, stderr=output
+        )
+        _watch(process, book.name, progress, started)
+        output.seek(0)
+        error = _error(process.returncode, output.read())
+    progress.unlink(missing_ok=True)
+    if running.exists():
+        os.replace(running, target)
+    record = manifest.read(settings.figures_dir).get(book.name, {})
+    if record.get("run") != settings.run_id:
+        record = {}
+        error = error or "the notebook ended without run.finish(): its artefacts are not accounted for"
+    mark = "failed" if error else "done"
+    print(f"{mark:>6}  {book.name}  {time.time() - started:.0f} s" + (f"  {error}" if error else ""), flush=True)
+    return record | {"name": book.name, "seconds": time.time() - started, "error": error}
+
+
+def _watch(process: subprocess.Popen, name: str, progress: Path, started: float) -> None:
+    """Show progress until the process ends: one changing line on a terminal, a line now and then elsewhere."""
+    terminal = sys.stdout.isatty()
+    shown, told = "", 0.0
+    print(f" start  {name}", flush=True)
+    while True:
+        try:
+            process.wait(timeout=0.25)
+            break
+        except subprocess.TimeoutExpired:
+            state = read_progress(progress)
+        if terminal:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{f'   ...  {name}  {time.time() - started:.0f} s  {state}'[:width]}", end="", flush=True)
+        elif state != shown and time.time() - told > 10:
+            print(f"   ...  {name}  {time.time() - started:.0f} s  {state}", flush=True)
+            shown, told = state, time.time()
+    if terminal:
+        print("\r\x1b[K", end="")
+
+
+def _error(code: int, output: str) -> str:
+    if code == 0:
+        return ""
+    last = (output.strip().splitlines() or [f"exit code {code}"])[-1]
+    try:
+        return json.loads(last)["error"]
+    except (ValueError, KeyError, TypeError):
+        return f"the notebook's process ended: {last}"

@@ -1,0 +1,40 @@
+"""Shared by the tests: small problems and a field to penalise."""
+
+import numpy as np
+import pytest
+
+import pdevae
+from pdevae._tensorflow import tf
+
+L_SHAPE = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
+DOMAINS = {
+    "square": pdevae.square,
+    "disc": pdevae.disc,
+    "star": pdevae.star,
+    "L": lambda nodes: pdevae.polygon(L_SHAPE, nodes=nodes),
+}
+
+
+@pytest.fixture(params=DOMAINS)
+def small_mesh(request):
+    return DOMAINS[request.param](nodes=200)
+
+
+@pytest.fixture
+def equation():
+    return pdevae.Diffusion(0.7) + pdevae.Transport() - pdevae.Source(1.0)
+
+
+@pytest.fixture
+def z():
+    return tf.constant([[1.0, -2.0], [0.3, 0.5], [-1.0, 0.2]], tf.float64)
+
+
+def wavy(x, z):
+    """A smooth field that depends on z; [M, n]."""
+    return tf.sin(2 * x[:, 0]) * tf.cos(3 * x[:, 1]) * z[:, :1] + 0.3 * z[:, 1:] * x[:, 1] ** 2
+
+
+def relative_difference(a, b) -> float:
+    a, b = np.asarray(a), np.asarray(b)
+    return float(np.abs(a - b).max() / np.abs(b).max())

@@ -1,0 +1,146 @@
+"""Meshes, assembly and solves against theory, scikit-fem, and slow loops."""
+
+import numpy as np
+import pytest
+
+import pdevae
+import reference
+from conftest import DOMAINS, L_SHAPE, relative_difference, wavy
+from pdevae._tensorflow import tf
+from pdevae.experiments import forward
+from pdevae.hierarchy import coarser_meshes, interpolation, prolongation
+
+
+def test_p1_elements_converge_at_the_rates_of_theory():
+    errors = [forward.convergence({"nodes": n}, 0) for n in (400, 1600, 6400)]
+    slope = {k: np.polyfit(*np.log([[e["h"] for e in errors], [e[k] for e in errors]]), 1)[0] for k in ("L2", "H1")}
+    assert slope["L2"] == pytest.approx(2, abs=0.05)
+    assert slope["H1"] == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("domain", ["square", "disc", "star"])
+def test_assembly_equals_scikit_fem_for_random_coefficients(domain):
+    differences = forward.assembly_difference({"domain": domain, "nodes": 300}, seed=1)
+    assert max(differences.values()) <= 1e-12
+
+
+def test_assembly_equals_scikit_fem_for_constant_and_varying_coefficients():
+    import skfem
+    from skfem.helpers import dot, grad
+
+    mesh = pdevae.star(nodes=300)
+    centroid = (np.full((2, 1), 1 / 3), np.array([0.5]))  # the quadrature rule of element_residual
+    basis = skfem.Basis(mesh.skfem, skfem.ElementTriP1(), quadrature=centroid)
+    tau = np.array([0.4, -1.1])
+    for a in (lambda x: 0.3 + 0 * x[0], lambda x: 1 + x[0] ** 2 + x[1] ** 2):
+        form = skfem.BilinearForm(
+            lambda u, v, w, a=a: a(w.x) * dot(grad(u), grad(v)) + (tau[0] * grad(u)[0] + tau[1] * grad(u)[1]) * v
+        )
+        weak = pdevae.WeakForm(
+            mesh, pdevae.Diffusion(lambda x, z, a=a: a((x[..., 0], x[..., 1]))) + pdevae.Transport(tau)
+        )
+        assert abs(weak.matrix() - form.assemble(basis)[mesh.interior]).max() <= 1e-12
+
+
+def test_residual_rows_equal_a_loop_over_elements(small_mesh, z):
+    weak = pdevae.WeakForm(small_mesh, pdevae.Diffusion(0.7) + pdevae.Transport() - pdevae.Source(2.0))
+    u = weak.values(wavy, z)
+    for m in range(len(z)):
+        slow = reference.element_rows(small_mesh, 0.7, z[m].numpy(), 2.0, u[m].numpy())
+        np.testing.assert_allclose(weak.residual(u, z)[m], slow, atol=1e-13)
+
+
+def test_nonlinear_diffusion_with_constant_coefficient_is_diffusion(small_mesh, z):
+    u = wavy(tf.constant(small_mesh.points), z)
+    nonlinear = pdevae.NonlinearDiffusion(lambda x, z, u, grad: 0.7 + 0 * u)
+    rows = [pdevae.WeakForm(small_mesh, op).residual(u, z) for op in (nonlinear, pdevae.Diffusion(0.7))]
+    np.testing.assert_allclose(rows[0], rows[1], atol=1e-14)
+
+
+def test_sparse_solve_and_adjoint_equal_dense_autodiff(small_mesh, z):
+    coefficient = lambda x, z: tf.exp(0.2 * z[:, :1] * x[..., 0])  # noqa: E731
+    equation = pdevae.Diffusion(coefficient) + pdevae.Transport() - pdevae.Source(lambda x, z: 1 + z[:, 1:] * x[..., 1])
+    solver = pdevae.Solver(pdevae.WeakForm(small_mesh, equation, boundary=lambda x: 0.1 * x[:, 0]))
+    values, gradients = [], []
+    for solve in (solver.sparse, solver.dense):
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            u = solve(z, samples=3)
+            loss = tf.reduce_sum(tf.sin(3 * u))
+        values.append(u)
+        gradients.append(tape.gradient(loss, z))
+    assert relative_difference(values[0], values[1]) < 1e-12
+    assert relative_difference(gradients[0], gradients[1]) < 1e-10
+    residual = solver.weak.residual(values[0], z)
+    assert np.abs(residual).max() < 1e-12
+
+
+def test_boundary_values_are_put_in_place(small_mesh, z):
+    weak = pdevae.WeakForm(small_mesh, pdevae.Diffusion(), boundary=lambda x: x[:, 0])
+    u = weak.values(wavy, z).numpy()
+    edge = small_mesh.is_boundary
+    np.testing.assert_array_equal(u[:, edge], np.tile(small_mesh.points[edge, 0], (3, 1)))
+    np.testing.assert_allclose(u[:, ~edge], wavy(tf.constant(small_mesh.points), z).numpy()[:, ~edge])
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("nodes", [100, 3000, 50_000])
+def test_meshes_have_the_wanted_number_of_nodes(domain, nodes):
+    mesh = DOMAINS[domain](nodes=nodes)
+    assert mesh.n_nodes == pytest.approx(nodes, rel=0.05)
+    assert mesh.n_nodes - len(mesh.edges) + mesh.n_elements == 1  # Euler: one piece, no holes
+
+
+def test_meshes_cover_their_region():
+    area = lambda mesh: pdevae.WeakForm(mesh, pdevae.Diffusion()).elements.area.numpy().sum()  # noqa: E731
+    assert area(pdevae.disc(nodes=5000)) == pytest.approx(np.pi, rel=1e-3)
+    assert area(pdevae.polygon(L_SHAPE, nodes=500)) == pytest.approx(3)
+    hole = [(0.4, 0.4), (0.6, 0.4), (0.6, 0.6), (0.4, 0.6)]
+    holed = pdevae.polygon([(0, 0), (1, 0), (1, 1), (0, 1)], holes=[hole], max_edge=0.1)
+    assert area(holed) == pytest.approx(0.96)
+    inner = np.abs(holed.points[holed.is_boundary] - 0.5).max(axis=1) < 0.2
+    assert inner.any()  # the rim of the hole is boundary
+
+
+def test_max_edge_controls_the_mesh():
+    assert pdevae.star(max_edge=0.1).max_edge < 0.17
+    assert pdevae.square(max_edge=0.1).max_edge <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: pdevae.polygon([(0, 0), (1, 1), (1, 0), (0, 1)], max_edge=0.1), "not simple"),
+        (lambda: pdevae.polygon([(0, 0), (1, 1)], max_edge=0.1), "three finite corners"),
+        (lambda: pdevae.polygon([(0, 0), (1, np.nan), (0, 1)], max_edge=0.1), "three finite corners"),
+        (lambda: pdevae.square(), "either nodes=… or max_edge=…"),
+        (lambda: pdevae.square(nodes=-3), "must be positive"),
+        (lambda: pdevae.square(nodes=4), "none of them interior"),
+        (lambda: pdevae.star(nodes=100, depth=2.0), "[0, 1)"),
+    ],
+)
+def test_bad_regions_are_refused_in_one_line(make, says):
+    with pytest.raises(pdevae.UserError) as refused:
+        make()
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_interpolation_is_exact_for_linear_functions():
+    mesh = pdevae.star(nodes=400)
+    x = 0.4 * np.random.default_rng(0).uniform(-1, 1, (50, 2))
+    linear = lambda x: 1 + 2 * x[:, 0] - 3 * x[:, 1]  # noqa: E731
+    np.testing.assert_allclose(interpolation(mesh, x) @ linear(mesh.points), linear(x), atol=1e-12)
+    assert interpolation(mesh, np.array([[9.0, 9.0]])).nnz == 0
+
+
+def test_prolongation_on_nested_squares_restricts_the_stiffness_matrix():
+    fine, coarse = pdevae.square(nodes=33**2), pdevae.square(nodes=9**2)
+    Pi = prolongation(coarse, fine)
+    assert abs(Pi.T @ pdevae.stiffness(fine) @ Pi - pdevae.stiffness(coarse)).max() < 1e-13
+
+
+def test_coarser_meshes_end_small():
+    sizes = [len(mesh.interior) for mesh in coarser_meshes(pdevae.star(nodes=5000), factor=4, coarsest=64)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] <= 64 < sizes[-2]
