@@ -7,7 +7,8 @@ import pdevae
 import reference
 from conftest import DOMAINS, relative_difference, wavy
 from pdevae._tensorflow import tf
-from pdevae.minipatches import merge, radius_for, rings
+from pdevae.mesh import rings
+from pdevae.minipatches import merge, radius_for
 from pdevae.penalties.patch_residual import PatchTables, corner_residuals
 from pdevae.penalties.pointwise import strong_residual
 from pdevae.penalties.tapered import gamma_matrix, tapered_rows

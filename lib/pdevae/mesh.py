@@ -55,11 +55,16 @@ class Mesh:
         return np.stack([codes // self.n_nodes, codes % self.n_nodes], axis=1), counts
 
     @cached_property
-    def is_boundary(self) -> np.ndarray:
-        """[n] True at nodes of an edge that belongs to one element only."""
+    def boundary_edges(self) -> np.ndarray:
+        """The edges that belong to one element only."""
         edges, counts = self._edges_and_counts
+        return edges[counts == 1]
+
+    @cached_property
+    def is_boundary(self) -> np.ndarray:
+        """[n] True at nodes on the boundary."""
         flags = np.zeros(self.n_nodes, bool)
-        flags[edges[counts == 1]] = True
+        flags[self.boundary_edges] = True
         return flags
 
     @cached_property
@@ -90,3 +95,20 @@ class Mesh:
     def coarser(self, nodes: int | None = None, max_edge: float | None = None) -> Mesh:
         """The same region meshed at a larger size, for a coarse space."""
         return self.domain.mesh(nodes=nodes, max_edge=max_edge, coarse=True)
+
+
+def rings(mesh: Mesh) -> np.ndarray:
+    """[N, V] the neighbours of each interior node in order around it; unused places repeat the first.
+
+    Node j and two consecutive neighbours (the last and the first too) are the elements that meet in j.
+    """
+    i, j = np.concatenate([mesh.edges, mesh.edges[:, ::-1]]).T
+    keep = ~mesh.is_boundary[i]
+    i, j = mesh.interior_number[i[keep]], j[keep]
+    away = mesh.points[j] - mesh.points[mesh.interior[i]]
+    order = np.lexsort([np.arctan2(away[:, 1], away[:, 0]), i])
+    i, j = i[order], j[order]
+    indptr = np.searchsorted(i, np.arange(len(mesh.interior) + 1))
+    table = np.repeat(j[indptr[:-1], None], np.diff(indptr).max(), axis=1)
+    table[i, np.arange(len(i)) - indptr[i]] = j
+    return table.astype(np.int32)

@@ -120,23 +120,6 @@ def _union(meshes: list[Mesh]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([mesh.points for mesh in meshes]), np.concatenate(triangles)
 
 
-def rings(mesh: Mesh) -> np.ndarray:
-    """[N, V] the neighbours of each interior node in order around it; unused places repeat the first.
-
-    Node j and two consecutive neighbours (the last and the first too) are the elements that meet in j.
-    """
-    i, j = np.concatenate([mesh.edges, mesh.edges[:, ::-1]]).T
-    keep = ~mesh.is_boundary[i]
-    i, j = mesh.interior_number[i[keep]], j[keep]
-    away = mesh.points[j] - mesh.points[mesh.interior[i]]
-    order = np.lexsort([np.arctan2(away[:, 1], away[:, 0]), i])
-    i, j = i[order], j[order]
-    indptr = np.searchsorted(i, np.arange(len(mesh.interior) + 1))
-    table = np.repeat(j[indptr[:-1], None], np.diff(indptr).max(), axis=1)
-    table[i, _rank(indptr)] = j
-    return table.astype(np.int32)
-
-
 def radius_for(mesh: Mesh, patch_nodes: int | None) -> float:
     """The ρ at which a patch tests with ``patch_nodes`` interior nodes on average."""
     N = len(mesh.interior)

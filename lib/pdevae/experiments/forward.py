@@ -9,24 +9,11 @@ from skfem.helpers import dot, grad
 
 from .. import domains
 from .._tensorflow import tf
-from ..mesh import Mesh
 from ..operators import Diffusion, Source, Transport
 from ..posterior import TransportModel, quadrature
 from ..solve import Solver
 from ..weak_form import WeakForm
-
-
-def columns(*tables: dict) -> dict[str, np.ndarray]:
-    """Several small tables as one, a ``kind`` column telling them apart; absent values are NaN."""
-    table = pd.concat([pd.DataFrame(t) for t in tables], ignore_index=True)
-    return {name: table[name].to_numpy(str if name == "kind" else float) for name in table}
-
-
-def mesh_columns(mesh: Mesh, **nodal) -> tuple[dict, dict]:
-    """A mesh as two tables: nodes with their values, triangles by node number."""
-    x, y = mesh.points.T
-    i, j, k = mesh.triangles.T
-    return {"kind": "node", "x": x, "y": y, **nodal}, {"kind": "triangle", "i": i, "j": j, "k": k}
+from .tables import columns, mesh_columns
 
 
 def gaussian_process(seed: int, length: float, features: int = 400):

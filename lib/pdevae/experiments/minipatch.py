@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from skfem import Basis, ElementTriP1
+from skfem.models.poisson import mass
 
 from .. import domains
 from .._tensorflow import tf
@@ -17,7 +19,7 @@ from ..penalties.tapered import gamma_matrix, tapered_rows
 from ..solve import factorise
 from ..spectra import captured_share, relative_eigenvalues
 from ..weak_form import WeakForm, stiffness
-from .forward import columns, mesh_columns
+from .tables import columns, mesh_columns
 
 _EQUATION = Diffusion(1.0) + Transport(np.array([1.0, 1.0])) - Source(1.0)  # the supplement's
 _L_SHAPE = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
@@ -38,7 +40,14 @@ def penalty_of(method: str, mesh: Mesh, equation: Term, patch_nodes: int, n_patc
 def minipatch_picture(nodes: int, patch_nodes: int, near=(0.25, 0.1)) -> pd.DataFrame:
     """One mini-patch on the star: centre, nei_Γ, the nodes around, the active elements, and the disc of radius ρ."""
     mesh = domains.star(nodes=nodes)
-    return _picture(mesh, radius_for(mesh, patch_nodes), near)
+    rho, centre = radius_for(mesh, patch_nodes), _nearest(mesh, near)
+    patch = patches(mesh, rho=rho, centres=np.array([centre]))
+    role = np.zeros(mesh.n_nodes)
+    role[patch.nodes[0]] = 1
+    role[patch.nodes[0, : patch.Q][patch.is_test[0]]] = 2
+    role[centre] = 3
+    active = (role[mesh.triangles] >= 2).any(axis=1)
+    return _roles(mesh, role, active, rho)
 
 
 def submesh_picture(nodes: int, near=(0.25, 0.1)) -> pd.DataFrame:
@@ -51,17 +60,6 @@ def submesh_picture(nodes: int, near=(0.25, 0.1)) -> pd.DataFrame:
     role[np.unique(mesh.triangles[active])] = 1
     role[neighbours], role[centre] = 2, 3
     return _roles(mesh, role, active, np.nan)
-
-
-def _picture(mesh: Mesh, rho: float, near) -> pd.DataFrame:
-    centre = _nearest(mesh, near)
-    patch = patches(mesh, rho=rho, centres=np.array([centre]))
-    role = np.zeros(mesh.n_nodes)
-    role[patch.nodes[0]] = 1
-    role[patch.nodes[0, : patch.Q][patch.is_test[0]]] = 2
-    role[centre] = 3
-    active = (role[mesh.triangles] >= 2).any(axis=1)
-    return _roles(mesh, role, active, rho)
 
 
 def _roles(mesh, role, active, rho) -> pd.DataFrame:
@@ -82,7 +80,7 @@ def perturbation_errors(config: dict, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng([seed, 2])
     mesh = mesh_of(config["domain"], config["nodes"])
     A = stiffness(mesh)
-    w = config["eps"] * _sample_with_covariance(A_of=mesh, rng=rng)
+    w = config["eps"] * _draw_from_stiffness(mesh, rng)
     load = w if config["reading"] == "load" else _mass(mesh) @ w
     weak = WeakForm(mesh, _EQUATION)
     u_eps = np.zeros(mesh.n_nodes)
@@ -108,18 +106,15 @@ def perturbation_errors(config: dict, seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def _sample_with_covariance(A_of: Mesh, rng) -> np.ndarray:
+def _draw_from_stiffness(mesh: Mesh, rng) -> np.ndarray:
     """w ~ N(0, A): A = DᵀD with D the weighted gradients on elements, so w = Dᵀξ."""
-    e = elements(tf.constant(A_of.points[A_of.triangles.T]))
-    xi = rng.normal(size=(2, 1, A_of.n_elements))
+    e = elements(tf.constant(mesh.points[mesh.triangles.T]))
+    xi = rng.normal(size=(2, 1, mesh.n_elements))
     parts = (np.sqrt(e.area) * e.grad_phi * xi).numpy().sum(axis=0)  # [3, E]
-    return np.bincount(A_of.triangles.T.ravel(), parts.ravel(), A_of.n_nodes)[A_of.interior]
+    return np.bincount(mesh.triangles.T.ravel(), parts.ravel(), mesh.n_nodes)[mesh.interior]
 
 
 def _mass(mesh: Mesh):
-    from skfem import Basis, ElementTriP1
-    from skfem.models.poisson import mass
-
     return mass.assemble(Basis(mesh.skfem, ElementTriP1()))[mesh.interior][:, mesh.interior]
 
 

@@ -17,8 +17,8 @@ from scipy.sparse.linalg import LinearOperator
 from .._tensorflow import tf
 from ..elements import elements
 from ..hierarchy import coarser_meshes, prolongation
-from ..mesh import Mesh
-from ..minipatches import Patches, merge, patches, rings
+from ..mesh import Mesh, rings
+from ..minipatches import Patches, merge, patches
 from ..operators import Term, element_residual
 from ..weak_form import WeakForm, stiffness
 from .base import Penalty

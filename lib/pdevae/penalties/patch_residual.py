@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from check_shapes import check_shapes
 
 from .._tensorflow import tf
@@ -81,10 +82,8 @@ def half_solve(factors: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
     return tf.transpose(tf.linalg.triangular_solve(factors, columns), [2, 0, 1])
 
 
-def local_quadratic_form(patches: Patches, A) -> np.ndarray:
+def local_quadratic_form(patches: Patches, A: sp.csc_matrix) -> sp.csr_matrix:
     """Σ_p RᵀD A_QQ⁻¹ D R as a sparse matrix [N, N], D² = 1/cover: what the mini-patches add up to."""
-    import scipy.sparse as sp
-
     N = A.shape[0]
     number = patches.mesh.interior_number[patches.nodes[:, : patches.Q]]
     weight = np.where(patches.is_test, 1 / np.sqrt(patches.cover[number]), 0.0)

@@ -24,9 +24,8 @@ class PointwisePenalty(Penalty):
     ):
         self.equation, self.boundary, self.dtype = equation, boundary, tf.as_dtype(dtype)
         self.n_points, self.n_boundary = n_points, n_boundary
-        edges, counts = mesh._edges_and_counts
         self.interior_simplices = _Simplices(mesh.points[mesh.triangles], dtype)
-        self.boundary_simplices = _Simplices(mesh.points[edges[counts == 1]], dtype)
+        self.boundary_simplices = _Simplices(mesh.points[mesh.boundary_edges], dtype)
 
     def __call__(self, mu, z, seed):
         inside, along = tf.unstack(tf.random.experimental.stateless_split(seed, 2))

@@ -9,6 +9,7 @@ run.finish()                             # all declared? then claims and manifes
 from __future__ import annotations
 
 import importlib
+import json
 import time
 from pathlib import Path
 
@@ -60,9 +61,12 @@ class Run:
         missing = [name for name in self.declared if name not in self.written]
         if missing:
             raise UserError(f"{self.notebook} declares {', '.join(missing)} but did not write it")
+        record = self._record()
         with FileLock(self.folder / ".lock"):
             claims.merge(self.folder, self.rows, self.declared)
-            manifest.update(self.folder, self.notebook, self._record())
+            manifest.update(self.folder, self.notebook, record)
+        if self.settings.record_file:
+            write_text(Path(self.settings.record_file), json.dumps(record))
 
     @property
     def profile_name(self) -> str:
@@ -78,7 +82,6 @@ class Run:
 
     def _record(self) -> dict:
         return {
-            "run": self.settings.run_id,
             "profile": self.settings.profile,
             "overrides": self.settings.overrides,
             "parameters": self.settings.parameters,

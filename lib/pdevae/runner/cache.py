@@ -1,10 +1,10 @@
-"""Results of replicates on disk: one checked file each, no pickle, never half-written."""
+"""Results of replicates on disk: one file each, a SHA-256 and then a NumPy archive; no pickle, never half-written."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,15 +33,18 @@ class Key:
         return digest([self.function, self.config, self.seed])
 
     def path(self, folder: Path) -> Path:
-        return folder / self.function / f"{self.stem}-{digest(self.code)}.npz"
+        return folder / self.function / f"{self.stem}-{digest(self.code)}.result"
 
     def as_json(self) -> str:
         return json.dumps(vars(self), sort_keys=True)
 
 
 def save(folder: Path, key: Key, result: Result) -> None:
-    with atomic(key.path(folder)) as temporary, temporary.open("wb") as file:
-        np.savez(file, __key__=np.array(key.as_json()), **result)
+    archive = io.BytesIO()
+    np.savez(archive, __key__=np.array(key.as_json()), **result)
+    content = archive.getvalue()
+    with atomic(key.path(folder)) as temporary:
+        temporary.write_bytes(hashlib.sha256(content).digest() + content)
 
 
 def load(folder: Path, key: Key) -> tuple[Result | None, str]:
@@ -49,30 +52,34 @@ def load(folder: Path, key: Key) -> tuple[Result | None, str]:
     path = key.path(folder)
     if not path.exists():
         return None, _why_missing(folder, key)
-    try:
-        stored = _read(path)
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, EOFError) as error:
-        return None, f"its file was damaged ({type(error).__name__})"
+    stored = _read(path)
+    if stored is None:
+        return None, "its file was damaged"
     if stored.pop("__key__").item() != key.as_json():
         return None, "its file belongs to another key"
     return stored, "reused"
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as archive:  # each member has a checksum, checked as it is read
-        if archive.zip.testzip() is not None:
-            raise zipfile.BadZipFile(path)
-        return {name: archive[name] for name in archive.files}
+def _read(path: Path) -> Result | None:
+    """The archive's arrays; None where the file is not what was written."""
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content[32:]).digest() != content[:32]:
+            return None
+        with np.load(io.BytesIO(content[32:]), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError):
+        return None
 
 
 def _why_missing(folder: Path, key: Key) -> str:
     """Was it never computed, or with other code? Then which."""
-    others = sorted((folder / key.function).glob(f"{key.stem}-*.npz"), key=lambda path: path.stat().st_mtime)
+    others = sorted((folder / key.function).glob(f"{key.stem}-*.result"), key=lambda path: path.stat().st_mtime)
     if not others:
         return "not computed before"
-    try:
-        code = json.loads(_read(others[-1])["__key__"].item())["code"]
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, EOFError):
+    newest = _read(others[-1])
+    if newest is None:
         return "not computed before with this code"
+    code = json.loads(newest["__key__"].item())["code"]
     changed = sorted(name for name in code.keys() | key.code.keys() if code.get(name) != key.code.get(name))
     return "changed since: " + ", ".join(changed)

@@ -62,9 +62,8 @@ def _run(options: argparse.Namespace) -> int:
     figures = _figures_folder(options.profile, overrides, options.overwrite)
     rows = []
     for book in chosen:
-        run_id = uuid.uuid4().hex[:12]
+        mine = project_root() / "build" / f".run-{uuid.uuid4().hex[:12]}"
         settings = RunSettings(
-            run_id=run_id,
             profile=options.profile,
             overrides={name: value for name, value in overrides.items() if name in book.parameters},
             parameters={name: p.default for name, p in book.parameters.items()} | passed[book.name],
@@ -72,7 +71,8 @@ def _run(options: argparse.Namespace) -> int:
             jobs=options.jobs,
             scheduler=options.scheduler,
             fresh=options.fresh,
-            progress_file=str(project_root() / "build" / f".progress-{run_id}.json"),
+            progress_file=f"{mine}.progress",
+            record_file=f"{mine}.json",
         )
         rows.append(execute(book, passed[book.name], settings))
     print(_table(rows))

@@ -19,10 +19,15 @@ def main(source: str, target: str, parameters: str) -> int:
 
     try:
         papermill.execute_notebook(
-            source, target, json.loads(parameters), kernel_name="python3", cwd=os.path.dirname(source), log_output=False
+            source,
+            target,
+            json.loads(parameters),
+            kernel_name="python3",
+            language="python",
+            cwd=os.path.dirname(source),
         )
     except papermill.PapermillExecutionError as error:
-        _tell(f"{_one_line(error.ename, error.evalue)} (cell {error.exec_count})")
+        _tell(f"{_one_line(error.ename, error.evalue)} (at In [{error.exec_count}] of the executed notebook)")
         return 1
     except Exception as error:  # the kernel died, the notebook is no notebook, the disk is full
         _tell(_one_line(type(error).__name__, str(error)))

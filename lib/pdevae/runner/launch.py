@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import manifest, notebooks
+from . import notebooks
 from .progress import read_progress
 from .settings import RunSettings, project_root
 
@@ -20,9 +20,8 @@ def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -
     """Run one notebook and report what came of it."""
     target = project_root() / "build" / "notebooks" / settings.profile / book.path.name
     target.parent.mkdir(parents=True, exist_ok=True)
-    running = target.with_name(f".{settings.run_id}-{target.name}")  # two runs at once do not share it
-    progress = Path(settings.progress_file)
-    progress.unlink(missing_ok=True)
+    progress, finished = Path(settings.progress_file), Path(settings.record_file)
+    running = target.with_name(f"{progress.stem}-{target.name}")  # two runs at once do not share it
     started = time.time()
     command = [sys.executable, "-m", "pdevae.runner.execute", str(book.path), str(running), json.dumps(parameters)]
     quiet = {"PYTHONWARNINGS": "ignore", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
@@ -36,9 +35,9 @@ def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -
     progress.unlink(missing_ok=True)
     if running.exists():
         os.replace(running, target)
-    record = manifest.read(settings.figures_dir).get(book.name, {})
-    if record.get("run") != settings.run_id:
-        record = {}
+    record = json.loads(finished.read_text(encoding="utf-8")) if finished.exists() else {}
+    finished.unlink(missing_ok=True)
+    if not record:
         error = error or "the notebook ended without run.finish(): its artefacts are not accounted for"
     mark = "failed" if error else "done"
     print(f"{mark:>6}  {book.name}  {time.time() - started:.0f} s" + (f"  {error}" if error else ""), flush=True)

@@ -19,14 +19,14 @@ class RunSettings:
     """What holds for one execution of a notebook; without a runner, that of a person in JupyterLab."""
 
     profile: str = "interactive"
-    run_id: str = ""
     overrides: dict = field(default_factory=dict)
     parameters: dict = field(default_factory=dict)
     figures: str = ""
     jobs: int = 0
     scheduler: str = ""
     fresh: bool = False
-    progress_file: str = ""
+    progress_file: str = ""  # where a notebook says how far it is
+    record_file: str = ""  # and, at its end, what it has done
 
     @property
     def is_full(self) -> bool:

@@ -1,0 +1,95 @@
+"""Every notebook runs to its end on the smoke profile, and is committed as the style asks."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pdevae.runner import claims, manifest, notebooks
+from pdevae.runner.settings import project_root
+
+BOOKS = notebooks.notebooks()
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """The project's notebooks, run in a folder of their own."""
+    root = tmp_path_factory.mktemp("project")
+    shutil.copytree(project_root() / "notebooks", root / "notebooks")
+    done = subprocess.run(
+        [sys.executable, "-m", "pdevae.runner.cli", "--profile", "smoke"],
+        env=os.environ | {"PDEVAE_ROOT": str(root)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root
+
+
+def test_the_smoke_profile_runs_every_notebook(smoke):
+    assert set(manifest.read(smoke / "figures")) == {book.name for book in BOOKS}
+
+
+def test_every_figure_has_its_table_and_no_bar_is_missed(smoke):
+    figures = smoke / "figures"
+    for path in figures.glob("fig_*.png"):
+        assert path.with_suffix(".csv").exists()
+        assert path.with_suffix(".pdf").exists()
+    table = claims.read(figures)
+    bars = table[table.source == "bar"]
+    assert set(bars.verdict) == {"met"}, bars[bars.verdict != "met"].to_string()
+    assert set(table.profile) == {"smoke"}
+
+
+def test_figures_can_be_redrawn_from_their_tables_alone(smoke, tmp_path):
+    shutil.copytree(smoke / "figures", tmp_path / "figures", ignore=shutil.ignore_patterns("*.png", "*.pdf"))
+    command = [sys.executable, "-m", "pdevae.runner.cli", "--redraw"]
+    subprocess.run(command, env=os.environ | {"PDEVAE_ROOT": str(tmp_path)}, check=True)
+    drawn = {path.name for path in (tmp_path / "figures").glob("fig_*.p*")}
+    assert drawn == {path.name for path in (smoke / "figures").glob("fig_*.p*")}
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.name)
+def test_notebooks_are_committed_without_outputs_and_are_short(book):
+    cells = [cell for cell in json.loads(book.path.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in cells)
+    lines = [line for cell in cells for line in "".join(cell["source"]).splitlines() if line.strip()]
+    assert len(lines) < 200
+    assert "run.finish()" in lines[-1]
+
+
+@pytest.mark.parametrize("name", notebooks.PROFILES)
+def test_profiles_know_every_notebook_and_only_its_parameters(name):
+    assert set(notebooks.profile(name)) == {book.name for book in BOOKS}
+    notebooks.resolve(BOOKS, name, {})
+
+
+def test_committed_figures_come_from_the_paper_profile():
+    figures = project_root() / "figures"
+    records = manifest.read(figures)
+    assert set(records) == {book.name for book in BOOKS}
+    for record in records.values():
+        assert record["profile"] == "paper"
+        assert record["overrides"] == {}
+        for name, digest in record["artefacts"].items():
+            assert digest == __import__("hashlib").sha256((figures / f"{name}.csv").read_bytes()).hexdigest()
+    table = claims.read(figures)
+    assert set(table.profile) <= {"paper", "benchmark"}
+    assert not table.claim_id.duplicated().any()
+
+
+def test_claims_are_written_as_csv_and_as_markdown(tmp_path):
+    row = claims.row("a", "bar", "x | y", 1, 2, "met", "paper", "fig_a")
+    claims.merge(tmp_path, [row], ["fig_a"])
+    other = claims.row("b", "eq:x", "z", 1, 2, "partly", "paper", "fig_b")
+    claims.merge(tmp_path, [other], ["fig_b"])
+    again = claims.row("a2", "bar", "x", 1, 3, "missed", "paper", "fig_a")
+    claims.merge(tmp_path, [again], ["fig_a"])  # claim "a" is about the same artefact and was not made again
+    assert pd.read_csv(tmp_path / "claims.csv").claim_id.tolist() == ["a2", "b"]
+    assert (tmp_path / "claims.md").read_text().count("\n| ") == 3
+    assert Path(tmp_path / "claims.csv").read_text().startswith(",".join(claims.COLUMNS))

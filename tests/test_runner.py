@@ -1,0 +1,276 @@
+"""The runner on a small project of its own: what it refuses, what survives, what it leaves behind."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from pdevae.runner import artefacts, cache, claims, manifest
+from pdevae.runner.settings import RunSettings
+
+TESTS = Path(__file__).parent
+PARAMETERS = "count = 3  # how many\nscale = 1.0\nname = 'x'\nsizes = [1, 2]\nlog = ''\nseconds = 0.0"
+START = """import pandas as pd, matplotlib.pyplot as plt
+import pdevae.plots, toy
+from pdevae.runner import replicates
+from pdevae.runner.artefacts import Run
+pdevae.plots.fig_toy = lambda table: table.plot("seed", "value").figure
+run = Run("01_toy", artefacts=["fig_toy"])"""
+WORK = """table = replicates.run(toy.slow_square, [dict(log=log, seconds=seconds, offset=0)], range(count))
+run.save("fig_toy", table)
+run.bar("toy_bar", "a bar", "≥ 0", table.value.max(), True, "fig_toy")"""
+
+
+def write_notebook(path: Path, *cells: str) -> None:
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    book.cells[0].metadata["tags"] = ["parameters"]
+    nbformat.write(book, path)
+
+
+@pytest.fixture
+def project(tmp_path):
+    profiles = tmp_path / "notebooks" / "profiles"
+    profiles.mkdir(parents=True)
+    for name in ("smoke", "quick", "paper"):
+        (profiles / f"{name}.toml").write_text("[01_toy]\n" + ("count = 2\n" if name == "quick" else ""))
+    write_notebook(tmp_path / "notebooks" / "01_toy.ipynb", PARAMETERS, START, WORK, "run.finish()")
+    return tmp_path
+
+
+def command(project: Path, *arguments: str) -> dict:
+    return {
+        "args": [sys.executable, "-m", "pdevae.runner.cli", *arguments],
+        "env": os.environ | {"PDEVAE_ROOT": str(project), "PYTHONPATH": str(TESTS)},
+        "text": True,
+    }
+
+
+def run(project: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(**command(project, *arguments), capture_output=True, timeout=240)
+
+
+def refused(project: Path, *arguments: str) -> str:
+    """The one line of a refusal; nothing is left behind."""
+    done = run(project, *arguments)
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2, done
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    assert not (project / "figures").exists()
+    assert not (project / "build" / "figures").exists()
+    return lines[0]
+
+
+def test_a_run_leaves_artefacts_claims_and_manifest(project):
+    done = run(project, "--profile", "paper", "-p", f"log='{project}/log'", "--jobs", "1")
+    assert done.returncode == 0, done
+    figures = project / "figures"
+    assert {p.name for p in figures.glob("fig_toy.*")} == {"fig_toy.csv", "fig_toy.png", "fig_toy.pdf"}
+    record = manifest.read(figures)["01_toy"]
+    assert record["parameters"]["count"] == 3
+    assert record["artefacts"]["fig_toy"] == artefacts.sha256(figures / "fig_toy.csv")
+    assert claims.read(figures).loc[0, "verdict"] == "met"
+    assert "toy_bar" in (figures / "claims.md").read_text()
+    assert (project / "build" / "notebooks" / "paper" / "01_toy.ipynb").exists()
+    assert "01_toy" in done.stdout
+    assert "1 met" in done.stdout
+
+
+def test_profiles_set_parameters_and_the_command_line_wins(project):
+    log = f"log='{project}/log'"
+    run(project, "--profile", "quick", "-p", log)
+    assert len((project / "log").read_text().split()) == 2
+    run(project, "--profile", "quick", "-p", log, "-p", "count=4")
+    assert len((project / "log").read_text().split()) == 4  # two of the four were there
+
+
+def test_a_reduced_profile_does_not_overwrite_a_fuller_one(project):
+    log = f"log='{project}/log'"
+    figures = project / "figures"
+    figures.mkdir()
+    full = {"01_toy": {"profile": "paper", "overrides": {}}}
+    (figures / "manifest.json").write_text(json.dumps(full))
+    done = run(project, "--profile", "quick", "-p", log)
+    assert done.returncode == 0, done
+    assert "figures/ holds a fuller profile" in done.stdout
+    assert not (figures / "fig_toy.csv").exists()
+    assert (project / "build" / "figures" / "fig_toy.csv").exists()
+    run(project, "--profile", "quick", "-p", log, "--overwrite")
+    assert (figures / "fig_toy.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--only", "09"], "no notebook '09': there are 01_toy"),
+        (["--profile", "big"], "no profile 'big': there are smoke, quick, paper"),
+        (["-p", "cuont=3"], "no chosen notebook has a parameter 'cuont': there are count"),
+        (["-p", "count=three"], "count='three' has the wrong type: expected something like 3"),
+        (["-p", "count=1.5"], "wrong type"),
+        (["-p", "count=True"], "wrong type"),
+        (["-p", "sizes=[1, 'a']"], "wrong type"),
+        (["-p", "sizes=3"], "wrong type"),
+        (["-p", "count"], "not of the form name=value"),
+        (["--jobs", "-1"], "use 1 or more"),
+        (["--scheduler", "tcp://127.0.0.1:9"], "no Dask scheduler answers at tcp://127.0.0.1:9"),
+        (["--scheduler", "nonsense"], "no Dask scheduler answers at nonsense"),
+    ],
+)
+def test_bad_requests_are_refused_in_one_line(project, arguments, says):
+    assert says in refused(project, *arguments)
+
+
+def test_a_profile_with_an_unknown_parameter_is_refused(project):
+    (project / "notebooks" / "profiles" / "quick.toml").write_text("[01_toy]\nwidth = 3\n")
+    assert "profile quick sets 'width', which 01_toy does not have" in refused(project)
+
+
+def test_a_broken_profile_is_refused(project):
+    (project / "notebooks" / "profiles" / "quick.toml").write_text("[01_toy\n")
+    assert "profile quick cannot be read" in refused(project)
+
+
+def test_a_notebook_without_parameters_is_refused(project):
+    nbformat.write(nbformat.v4.new_notebook(cells=[]), project / "notebooks" / "02_bare.ipynb")
+    assert "02_bare.ipynb has no cell tagged 'parameters'" in refused(project)
+
+
+def failure(project: Path, *cells: str) -> str:
+    write_notebook(project / "notebooks" / "01_toy.ipynb", PARAMETERS, *cells)
+    done = run(project, "--profile", "smoke", "-p", f"log='{project}/log'")
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "FAILED" in done.stdout
+    line = next(line for line in done.stdout.splitlines() if line.startswith("failed"))
+    assert not (project / "figures" / "manifest.json").exists()
+    return line
+
+
+def test_a_notebook_that_raises_fails_the_run(project):
+    assert "ZeroDivisionError: division by zero (at In [4]" in failure(project, START, "1 / 0", "run.finish()")
+
+
+def test_an_artefact_that_is_declared_and_not_written_fails_the_run(project):
+    assert "01_toy declares fig_toy but did not write it" in failure(project, START, "run.finish()")
+
+
+def test_an_artefact_that_is_written_and_not_declared_fails_the_run(project):
+    undeclared = 'run.save("fig_other", pd.DataFrame({"a": [1]}))'
+    assert "saves fig_other without declaring it" in failure(project, START, undeclared)
+
+
+def test_a_notebook_that_does_not_finish_fails_the_run(project):
+    assert "without run.finish()" in failure(project, START, WORK)
+
+
+def test_a_wrong_verdict_fails_the_run(project):
+    wrong = 'run.claim("c", "eq:1", "x", 1, 2, "met", "fig_toy")'
+    assert "verdict 'met' is none of reproduced" in failure(project, START, wrong)
+
+
+def test_a_kernel_that_dies_fails_the_run(project):
+    assert "failed  01_toy" in failure(project, START, "import os; os._exit(3)")
+
+
+def test_a_damaged_manifest_is_said(project):
+    (project / "figures").mkdir()
+    (project / "figures" / "manifest.json").write_text('{"01_toy": ')
+    done = run(project)
+    assert done.returncode == 2
+    assert "manifest.json cannot be read" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_list_shows_notebooks_parameters_and_profiles(project):
+    shown = run(project, "--list").stdout
+    assert "count = 3    how many" in shown
+    assert "profile quick: 01_toy.count=2" in shown
+
+
+def test_figures_of_a_reduced_profile_say_so_on_their_face():
+    assert RunSettings(profile="paper").is_full
+    assert not RunSettings(profile="paper", overrides={"count": 1}).is_full
+    drawn = artefacts.Run.__new__(artefacts.Run)
+    drawn.settings = RunSettings(profile="quick", overrides={"count": 1})
+    assert drawn.note == "reduced profile: quick (count=1)"
+
+
+def toy_arguments(project: Path, count: int, seconds: float, jobs: int) -> list[str]:
+    settings = (f"count={count}", f"log='{project}/log'", f"seconds={seconds}")
+    return ["--profile", "paper", "--jobs", str(jobs), *(word for setting in settings for word in ("-p", setting))]
+
+
+def readable_entries(project: Path) -> int:
+    """How many results the cache holds; every one of them must be whole."""
+    paths = list((project / "build" / "cache").rglob("[!.]*.result"))
+    assert all(cache._read(path) is not None for path in paths)
+    return len(paths)
+
+
+def test_killed_runs_lose_nothing_finished(project):
+    """Twenty SIGKILLs at random moments, then a run to the end: all done, little done twice."""
+    log, total, workers, kills = project / "log", 60, 2, 20
+    arguments = [
+        "--profile",
+        "paper",
+        "-p",
+        f"count={total}",
+        "-p",
+        f"log='{log}'",
+        "-p",
+        "seconds=0.25",
+        "--jobs",
+        "2",
+    ]
+    rng = random.Random(0)
+    finished = 0
+    for _ in range(kills):
+        process = subprocess.Popen(
+            **command(project, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(rng.uniform(0.5, 9.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        now = readable_entries(project)
+        assert now >= finished
+        finished = now
+        csv = project / "figures" / "fig_toy.csv"
+        assert not csv.exists() or len(pd.read_csv(csv)) == total
+    assert finished > workers  # the kills came at moments that mattered
+    done = run(project, *arguments)
+    assert done.returncode == 0, done
+    assert pd.read_csv(project / "figures" / "fig_toy.csv").value.tolist() == [k**2 for k in range(total)]
+    executed = len(log.read_text().split())
+    assert executed <= total + kills * 2 * workers  # at most what was under way, twice per worker, at each kill
+
+
+def test_two_runs_at_once_do_not_harm_each_other(project):
+    arguments = [
+        "--profile",
+        "paper",
+        "-p",
+        "count=12",
+        "-p",
+        f"log='{project}/log'",
+        "-p",
+        "seconds=0.1",
+        "--jobs",
+        "1",
+    ]
+    both = [
+        subprocess.Popen(**command(project, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=240)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert pd.read_csv(project / "figures" / "fig_toy.csv").value.tolist() == [k**2 for k in range(12)]
+    assert len(claims.read(project / "figures")) == 1
+    assert readable_entries(project) == 12
