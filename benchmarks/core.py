@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 import pdevae
 from pdevae._tensorflow import tf
-from pdevae.runner import claims
+from pdevae.runner import claims, readme
 
 HERE = Path(__file__).parent
 EQUATION = pdevae.Diffusion(0.3) + pdevae.Transport() - pdevae.Source(1.0)
@@ -202,6 +202,7 @@ def main() -> None:
         table.to_csv(HERE / "core.csv", index=False)
         made = bars(table)
         claims.merge(HERE.parent / "figures", made, ["benchmarks/core.csv"])
+        readme.update()
         print(pd.DataFrame(made)[["claim_id", "paper_value", "our_value", "verdict"]].to_string(index=False))
 
 

@@ -102,6 +102,16 @@ def test_meshes_cover_their_region():
     assert inner.any()  # the rim of the hole is boundary
 
 
+def test_a_mesh_from_elsewhere_can_be_coarsened():
+    hole = [(0.4, 0.4), (0.6, 0.4), (0.6, 0.6), (0.4, 0.6)]
+    ours = pdevae.polygon([(0, 0), (2, 0), (2, 1), (0, 1)], holes=[hole], max_edge=0.05)
+    theirs = pdevae.Mesh(ours.points, ours.triangles)
+    coarse = theirs.coarser(max_edge=0.2)
+    assert coarse.n_nodes < ours.n_nodes / 4
+    area = pdevae.WeakForm(coarse, pdevae.Diffusion()).elements.area.numpy().sum()
+    assert area == pytest.approx(2 - 0.04)
+
+
 def test_max_edge_controls_the_mesh():
     assert pdevae.star(max_edge=0.1).max_edge < 0.17
     assert pdevae.square(max_edge=0.1).max_edge <= 0.1

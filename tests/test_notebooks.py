@@ -10,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pdevae.runner import claims, manifest, notebooks
+from pdevae.runner import claims, manifest, notebooks, readme
+from pdevae.runner.files import sha256
 from pdevae.runner.settings import project_root
 
 BOOKS = notebooks.notebooks()
@@ -77,10 +78,22 @@ def test_committed_figures_come_from_the_paper_profile():
         assert record["profile"] == "paper"
         assert record["overrides"] == {}
         for name, digest in record["artefacts"].items():
-            assert digest == __import__("hashlib").sha256((figures / f"{name}.csv").read_bytes()).hexdigest()
+            assert digest == sha256(figures / f"{name}.csv")
     table = claims.read(figures)
     assert set(table.profile) <= {"paper", "benchmark"}
     assert not table.claim_id.duplicated().any()
+
+
+def test_the_readme_shows_the_claims_as_they_are():
+    text = (project_root() / "README.md").read_text()
+    assert "<!-- claims" in text
+    assert readme.updated(text) == text
+
+
+def test_conda_users_get_the_lock_file():
+    text = (project_root() / "environment.yml").read_text()
+    assert "-r requirements.lock" in text
+    assert "python=3.11" in text
 
 
 def test_claims_are_written_as_csv_and_as_markdown(tmp_path):

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import meshpy.triangle
 import numpy as np
-from shapely import Polygon
+from shapely import LineString, Polygon
+from shapely.ops import polygonize
 from shapely.validation import explain_validity
 from skfem import MeshTri
 
@@ -139,6 +140,12 @@ class Curve(_Outlined):
         sides = max(int(np.ceil(length[-1] / max_edge)), 16)
         even = np.linspace(0.0, length[-1], sides, endpoint=False)
         return Polygon(np.stack([np.interp(even, length, line[:, d]) for d in (0, 1)], axis=1))
+
+
+def region_of(mesh: Mesh) -> PolygonDomain:
+    """The polygon whose outline and holes are a mesh's boundary edges."""
+    pieces = list(polygonize(LineString(edge) for edge in mesh.points[mesh.boundary_edges]))
+    return PolygonDomain(max(pieces, key=lambda piece: piece.area))
 
 
 def _one_size(nodes, max_edge) -> None:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Mesh:
     """P1 mesh with n nodes and E elements.
 
-    ``points`` [n, 2], ``triangles`` [E, 3]; ``domain`` can mesh the same region again at another size,
-    which is how coarse spaces are made.
+    ``points`` [n, 2], ``triangles`` [E, 3]; ``domain`` can mesh the same region again at another size, which is
+    how coarse spaces are made. A mesh from elsewhere needs none: its outline is taken from its boundary edges.
     """
 
     points: np.ndarray
     triangles: np.ndarray
-    domain: Domain
+    domain: Domain | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "points", np.ascontiguousarray(self.points, dtype=np.float64))
@@ -94,7 +94,9 @@ class Mesh:
 
     def coarser(self, nodes: int | None = None, max_edge: float | None = None) -> Mesh:
         """The same region meshed at a larger size, for a coarse space."""
-        return self.domain.mesh(nodes=nodes, max_edge=max_edge, coarse=True)
+        from .domains import region_of
+
+        return (self.domain or region_of(self)).mesh(nodes=nodes, max_edge=max_edge, coarse=True)
 
 
 def rings(mesh: Mesh) -> np.ndarray:

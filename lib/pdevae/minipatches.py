@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
+from tqdm.auto import tqdm
 
 from .errors import UserError
 from .mesh import Mesh
@@ -82,7 +83,7 @@ def patches(
     touches, has_corner = _incidence(mesh)
     parts = [
         _tabulate(mesh, tree, touches, has_corner, centres[i : i + _CHUNK], rho, int(counts.max()))
-        for i in range(0, len(centres), _CHUNK)
+        for i in tqdm(range(0, len(centres), _CHUNK), "patch tables", delay=3, leave=False)
     ]
     nodes, n_tests, corners = (_stack_padded(part) for part in zip(*parts))
     nodes = np.where(nodes < 0, centres[:, None], nodes)

@@ -81,15 +81,14 @@ class TaperedPenalty(Penalty):
         return aslinearoperator(gamma_matrix(self.patches, self.Gamma))
 
 
-def tapered_rows(p: Patches, taper: str, progress: bool = True) -> np.ndarray:
+def tapered_rows(p: Patches, taper: str) -> np.ndarray:
     """[C, Q] the row Γ_i· of each centre at its test nodes; one solve with A per centre, in blocks."""
     number = p.mesh.interior_number
     factors = factorise(stiffness(p.mesh))
     N = len(p.mesh.interior)
     block = int(np.clip(2e7 // N, 1, 256))
     Gamma = np.zeros((len(p.centres), p.Q))
-    blocks = range(0, len(p.centres), block)
-    for start in tqdm(blocks, "rows of A⁻¹", disable=not progress or len(blocks) < 200, leave=False):
+    for start in tqdm(range(0, len(p.centres), block), "rows of A⁻¹", delay=3, leave=False):
         rows = slice(start, start + block)
         centre = number[p.centres[rows]]
         unit = np.zeros((N, len(centre)))

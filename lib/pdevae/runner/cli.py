@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from ..errors import UserError
-from . import manifest, notebooks
+from . import manifest, notebooks, readme
 from .launch import execute
 from .settings import RunSettings, project_root
 
@@ -75,6 +75,8 @@ def _run(options: argparse.Namespace) -> int:
             record_file=f"{mine}.json",
         )
         rows.append(execute(book, passed[book.name], settings))
+    if figures == project_root() / "figures" and (project_root() / "README.md").exists():
+        readme.update()
     print(_table(rows))
     print(f"figures, tables and claims: {_short(figures)}/   executed notebooks: build/notebooks/")
     return 1 if any(row["error"] for row in rows) else 0
