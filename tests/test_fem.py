@@ -8,7 +8,7 @@ import reference
 from conftest import DOMAINS, L_SHAPE, relative_difference, wavy
 from pdevae._tensorflow import tf
 from pdevae.experiments import forward
-from pdevae.hierarchy import coarser_meshes, interpolation, prolongation
+from pdevae.hierarchy import coarser, coarser_meshes, interpolation, prolongation
 
 
 def test_p1_elements_converge_at_the_rates_of_theory():
@@ -106,7 +106,7 @@ def test_a_mesh_from_elsewhere_can_be_coarsened():
     hole = [(0.4, 0.4), (0.6, 0.4), (0.6, 0.6), (0.4, 0.6)]
     ours = pdevae.polygon([(0, 0), (2, 0), (2, 1), (0, 1)], holes=[hole], max_edge=0.05)
     theirs = pdevae.Mesh(ours.points, ours.triangles)
-    coarse = theirs.coarser(max_edge=0.2)
+    coarse = coarser(theirs, max_edge=0.2)
     assert coarse.n_nodes < ours.n_nodes / 4
     area = pdevae.WeakForm(coarse, pdevae.Diffusion()).elements.area.numpy().sum()
     assert area == pytest.approx(2 - 0.04)

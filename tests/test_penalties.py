@@ -333,6 +333,11 @@ def test_bad_patches_are_refused_in_one_line(make, says, equation):
     assert "\n" not in str(refused.value)
 
 
+def test_a_patch_too_large_for_its_tables_is_refused():
+    with pytest.raises(pdevae.UserError, match="more than 20000: use a smaller rho"):
+        pdevae.patches(pdevae.square(nodes=22_500), rho=5.0, centres=np.array([5000]))
+
+
 def test_radius_gives_the_wanted_mean():
     mesh = pdevae.disc(nodes=3000)
     patch = pdevae.patches(mesh, rho=radius_for(mesh, 64))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import meshpy.triangle
 import numpy as np
@@ -21,14 +20,6 @@ from .mesh import Mesh
 
 # Triangle's meshes keep elements of about this share of the largest allowed area; only a first guess.
 _MEAN_TO_MAX_AREA = 0.63
-
-
-class Domain(Protocol):
-    """A region that can be meshed at any size."""
-
-    def mesh(self, nodes: int | None = None, max_edge: float | None = None, coarse: bool = False) -> Mesh:
-        """A mesh of about so many nodes, or with edges of about this length; for a coarse space the outline
-        may be simplified to what edges of that length can follow."""
 
 
 def square(nodes: int | None = None, max_edge: float | None = None) -> Mesh:

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from matplotlib.tri import Triangulation
 
+from .domains import region_of
 from .mesh import Mesh
 
 
@@ -38,6 +39,11 @@ def _barycentric(corners: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.clip(np.stack([1 - l_b - l_c, l_b, l_c], axis=1), 0.0, 1.0)
 
 
+def coarser(mesh: Mesh, nodes: int | None = None, max_edge: float | None = None) -> Mesh:
+    """The same region meshed at a larger size, for a coarse space."""
+    return (mesh.domain or region_of(mesh)).mesh(nodes=nodes, max_edge=max_edge, coarse=True)
+
+
 _SMALLEST = 30  # nodes below which a mesh may have none inside
 
 
@@ -49,5 +55,5 @@ def coarser_meshes(mesh: Mesh, factor: float, coarsest: int) -> list[Mesh]:
     meshes, nodes = [], mesh.n_nodes
     while not meshes or (len(meshes[-1].interior) > coarsest and nodes > _SMALLEST):
         nodes = max(round(nodes / factor**2), _SMALLEST)
-        meshes.append(mesh.coarser(nodes=nodes))
+        meshes.append(coarser(mesh, nodes=nodes))
     return meshes

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from skfem import MeshTri
 
 from .errors import UserError
 
-if TYPE_CHECKING:
-    from .domains import Domain
+
+class Domain(Protocol):
+    """A region that can be meshed at any size."""
+
+    def mesh(self, nodes: int | None = None, max_edge: float | None = None, coarse: bool = False) -> Mesh:
+        """A mesh of about so many nodes, or with edges of about this length; for a coarse space the outline
+        may be simplified to what edges of that length can follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +96,6 @@ class Mesh:
     def skfem(self) -> MeshTri:
         """The same mesh as scikit-fem sees it."""
         return MeshTri(self.points.T.copy(), self.triangles.T.copy())
-
-    def coarser(self, nodes: int | None = None, max_edge: float | None = None) -> Mesh:
-        """The same region meshed at a larger size, for a coarse space."""
-        from .domains import region_of
-
-        return (self.domain or region_of(self)).mesh(nodes=nodes, max_edge=max_edge, coarse=True)
 
 
 def rings(mesh: Mesh) -> np.ndarray:

@@ -20,6 +20,7 @@ from tqdm.auto import tqdm
 from .errors import UserError
 from .mesh import Mesh
 
+_MOST_TESTS = 20_000  # slots are 16-bit numbers, and the nodes around need some
 _CHUNK = 65_536  # centres tabulated at a time: bounds the memory of intermediate results
 
 
@@ -80,14 +81,17 @@ def patches(
     centres = mesh.interior if centres is None else np.asarray(centres)
     tree = cKDTree(mesh.points[mesh.interior])
     counts = tree.query_ball_point(mesh.points[centres], np.nextafter(rho, 0), return_length=True, workers=-1)
+    Q = int(counts.max())
+    if Q > _MOST_TESTS:
+        raise UserError(f"a patch of radius rho={rho:g} has {Q} test nodes, more than {_MOST_TESTS}: use a smaller rho")
     touches, has_corner = _incidence(mesh)
     parts = [
-        _tabulate(mesh, tree, touches, has_corner, centres[i : i + _CHUNK], rho, int(counts.max()))
+        _tabulate(mesh, tree, touches, has_corner, centres[i : i + _CHUNK], rho, Q)
         for i in tqdm(range(0, len(centres), _CHUNK), "patch tables", delay=3, leave=False)
     ]
     nodes, n_tests, corners = (_stack_padded(part) for part in zip(*parts))
     nodes = np.where(nodes < 0, centres[:, None], nodes)
-    return Patches(mesh, rho, centres, nodes, n_tests, int(counts.max()), corners)
+    return Patches(mesh, rho, centres, nodes, n_tests, Q, corners)
 
 
 def merge(parts: list[Patches]) -> Patches:

@@ -26,7 +26,7 @@ class PatchBatch(NamedTuple):
 
 
 class PatchTables:
-    """Patch tables as tensors. ``points`` are the coordinates that ``patches.nodes`` refer to."""
+    """Patch tables as tensors, from which a step gathers the rows of its patches."""
 
     def __init__(self, patches: Patches, dtype=tf.float64):
         self.Q, self.K, self.C = patches.Q, patches.K, len(patches.centres)

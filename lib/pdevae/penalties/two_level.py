@@ -13,7 +13,7 @@ from check_shapes import check_shapes
 from scipy.sparse.linalg import LinearOperator
 
 from .._tensorflow import tf
-from ..hierarchy import prolongation
+from ..hierarchy import coarser, prolongation
 from ..mesh import Mesh
 from ..minipatches import Patches, patches
 from ..operators import Term
@@ -86,7 +86,7 @@ class TwoLevelPenalty(Penalty):
     ):
         self.weak = WeakForm(mesh, equation, boundary, dtype)
         self.local = LocalPart(self.weak, patches(mesh, rho, None if rho else patch_nodes, centres))
-        self.coarse = CoarsePart(mesh, mesh.coarser(max_edge=self.local.patches.rho))
+        self.coarse = CoarsePart(mesh, coarser(mesh, max_edge=self.local.patches.rho))
         self.n_patches = n_patches
 
     def __call__(self, mu, z, seed):
