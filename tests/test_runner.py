@@ -46,9 +46,10 @@ def project(tmp_path):
 
 
 def command(project: Path, *arguments: str) -> dict:
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     return {
         "args": [sys.executable, "-m", "pdevae.runner.cli", *arguments],
-        "env": os.environ | {"PDEVAE_ROOT": str(project), "PYTHONPATH": str(TESTS)},
+        "env": os.environ | {"PDEVAE_ROOT": str(project), "PYTHONPATH": path},
         "text": True,
     }
 
