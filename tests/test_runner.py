@@ -232,12 +232,15 @@ def test_killed_runs_lose_nothing_finished(project):
         "2",
     ]
     rng = random.Random(0)
+    begun = time.time()
+    run(project, *toy_arguments(project, count=2, seconds=0.25, jobs=workers))
+    usual = time.time() - begun  # a run that has next to nothing to do
     finished = 0
     for _ in range(kills):
         process = subprocess.Popen(
             **command(project, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        time.sleep(rng.uniform(0.5, 9.0))
+        time.sleep(rng.uniform(0.1, 1.4) * usual)
         process.send_signal(signal.SIGKILL)
         process.wait()
         now = readable_entries(project)
@@ -245,7 +248,7 @@ def test_killed_runs_lose_nothing_finished(project):
         finished = now
         csv = project / "figures" / "fig_toy.csv"
         assert not csv.exists() or len(pd.read_csv(csv)) == total
-    assert finished > workers  # the kills came at moments that mattered
+    assert finished > 2 + workers  # the kills came at moments that mattered
     done = run(project, *arguments)
     assert done.returncode == 0, done
     assert pd.read_csv(project / "figures" / "fig_toy.csv").value.tolist() == [k**2 for k in range(total)]
