@@ -144,7 +144,7 @@ def row(what: str, name: str, mesh: pdevae.Mesh, unit: str, value: float) -> dic
 
 def bars(table: pd.DataFrame) -> list[dict]:
     """The rows of claims.csv."""
-    value = table.set_index(["what", "name", "nodes"]).value
+    value = table.set_index(["what", "name", "nodes"]).value.sort_index()
     small, large = table[table.what == "step"].nodes.agg(["min", "max"])
     made = []
 

@@ -72,7 +72,7 @@ def fig_mp_exper(table: pd.DataFrame) -> Figure:
                 ylabel="absolute error per node",
                 title=f"{name}, $\\epsilon={eps:g}$",
                 yscale="log",
-                ylim=(lowest, None),
+                ylim=(lowest, 10 * max(eps, literal.max())),
             )
         _errors(row[2], part[part.eps == part.eps.max()], "error_relative")
         row[2].set(
