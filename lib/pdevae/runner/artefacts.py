@@ -85,7 +85,7 @@ class Run:
             "profile": self.settings.profile,
             "overrides": self.settings.overrides,
             "parameters": self.settings.parameters,
-            "seconds": round(time.time() - self.started, 1),
+            "last_run_seconds": round(time.time() - self.started, 1),
             "artefacts": self.written,
             "claims": pd.Series([row["verdict"] for row in self.rows], dtype=str).value_counts().to_dict(),
             "data": {path.name: sha256(path) for path in sorted((project_root() / "data").rglob("*.csv"))},
