@@ -219,18 +219,7 @@ def readable_entries(project: Path) -> int:
 def test_killed_runs_lose_nothing_finished(project):
     """Twenty SIGKILLs at random moments, then a run to the end: all done, little done twice."""
     log, total, workers, kills = project / "log", 60, 2, 20
-    arguments = [
-        "--profile",
-        "paper",
-        "-p",
-        f"count={total}",
-        "-p",
-        f"log='{log}'",
-        "-p",
-        "seconds=0.25",
-        "--jobs",
-        "2",
-    ]
+    arguments = toy_arguments(project, count=total, seconds=0.25, jobs=workers)
     rng = random.Random(0)
     begun = time.time()
     run(project, *toy_arguments(project, count=2, seconds=0.25, jobs=workers))
@@ -246,8 +235,7 @@ def test_killed_runs_lose_nothing_finished(project):
         now = readable_entries(project)
         assert now >= finished
         finished = now
-        csv = project / "figures" / "fig_toy.csv"
-        assert not csv.exists() or len(pd.read_csv(csv)) == total
+        assert len(pd.read_csv(project / "figures" / "fig_toy.csv")) in (2, total)  # the first run's, or whole
     assert finished > 2 + workers  # the kills came at moments that mattered
     done = run(project, *arguments)
     assert done.returncode == 0, done
@@ -257,18 +245,7 @@ def test_killed_runs_lose_nothing_finished(project):
 
 
 def test_two_runs_at_once_do_not_harm_each_other(project):
-    arguments = [
-        "--profile",
-        "paper",
-        "-p",
-        "count=12",
-        "-p",
-        f"log='{project}/log'",
-        "-p",
-        "seconds=0.1",
-        "--jobs",
-        "1",
-    ]
+    arguments = toy_arguments(project, count=12, seconds=0.1, jobs=1)
     both = [
         subprocess.Popen(**command(project, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         for _ in range(2)
