@@ -23,7 +23,7 @@ def relative_eigenvalues(B: LinearOperator, mesh: Mesh, tol: float = 1e-4) -> tu
 
 
 def captured_share(B: LinearOperator, mesh: Mesh, k: int) -> float:
-    """rᵀBr / rᵀA⁻¹r for the residual r_i = |patch of i| sin(kπx) sin(kπy) on the unit square."""
+    """rᵀBr / rᵀA⁻¹r for the residual r_i = sin(kπx_i) sin(kπy_i) on the unit square."""
     x, y = mesh.points[mesh.interior].T
     r = np.sin(k * np.pi * x) * np.sin(k * np.pi * y)
     return float(r @ B.matvec(r) / (r @ factorise(stiffness(mesh)).solve(r)))

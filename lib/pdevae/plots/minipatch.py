@@ -93,7 +93,7 @@ def _errors(ax, table: pd.DataFrame, column: str) -> None:
         mean, error = mean[mean > 1e-16], error[mean > 1e-16]
         label = f"$P={P}$" if P else "all patches"
         ax.plot(mean.index, mean, color=colour, label=label, lw=1.2)
-        ax.fill_between(mean.index, (mean - error).clip(lower=mean * 0.3), mean + error, color=colour, alpha=0.2, lw=0)
+        ax.fill_between(mean.index, (mean - error).clip(lower=1e-3 * mean), mean + error, color=colour, alpha=0.2, lw=0)
     ax.set(xlabel=r"taper radius $\rho$", xscale="log")
 
 
@@ -115,7 +115,8 @@ def fig_penalty_quality(table: pd.DataFrame) -> Figure:
         shares = largest.filter(like="share_").dropna()
         b.plot([int(name.split("_")[1]) for name in shares.index], shares.astype(float), label=label, **style)
         noise = table[(table.method == method) & (table.measure == "noise")]
-        noise = noise[noise.interior == noise.interior.max()].groupby("patches").noise.mean()
+        noise_mesh = int(noise.interior.max())
+        noise = noise[noise.interior == noise_mesh].groupby("patches").noise.mean()
         c.plot(noise.index, noise, label=label, **style)
     a.axhline(0, color="k", lw=0.6)
     a.set(
@@ -134,7 +135,7 @@ def fig_penalty_quality(table: pd.DataFrame) -> Figure:
     )
     b.set_title(f"(b) share of the penalty seen, N = {int(table.interior.max()):,}")
     c.set(xscale="log", yscale="log", xlabel="patches per step $P$", ylabel=r"$E\|\hat g - g\|^2 / \|g\|^2$")
-    c.set_title("(c) noise of the gradient")
+    c.set_title(f"(c) noise of the gradient, N = {noise_mesh:,}")
     handles, labels = a.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure

@@ -10,7 +10,7 @@ from distributed import Client, LocalCluster
 from ..errors import UserError
 from .settings import RunSettings
 
-# One thread each: the workers share the cores, and sums come out the same on any machine.
+# One thread each: the workers share the cores, and the order of sums does not depend on how many there are.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
@@ -31,9 +31,8 @@ def _connect(address: str) -> Client:
 
 @cache
 def _local(workers: int) -> Client:
-    os.environ.update(
-        dict.fromkeys(_THREAD_VARIABLES, "1")
-    )  # inherited by the workers; this process has its threads already
+    # inherited by the workers; this process has its threads already
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
     return Client(
         LocalCluster(
             n_workers=workers,

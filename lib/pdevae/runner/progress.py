@@ -25,7 +25,7 @@ class Progress(tqdm):
 
 
 def read_progress(path: Path) -> str:
-    """ "description done/total", or nothing where no bar has moved yet."""
+    """What a bar says and how far it is, or nothing where no bar has moved yet."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -19,9 +19,9 @@ def updated(text: str) -> str:
     paper, bars = table[table.source != "bar"], table[table.source == "bar"]
     parts = [
         "| claim | paper | ours | verdict | command → notebook → artefact |\n|---|---|---|---|---|",
-        *(_line(row, row.paper_value, notebook) for row in paper.itertuples()),
+        *(_line(row, notebook) for row in paper.itertuples()),
         "\nOur own bars:\n\n| bar | target | ours | verdict | command → notebook → artefact |\n|---|---|---|---|---|",
-        *(_line(row, row.paper_value, notebook) for row in bars.itertuples()),
+        *(_line(row, notebook) for row in bars.itertuples()),
     ]
     block = "\n".join([_BEGIN, "", *parts, "", _END])
     return re.sub(re.escape(_BEGIN) + ".*" + re.escape(_END), lambda _: block, text, flags=re.DOTALL)
@@ -34,7 +34,7 @@ def update() -> None:
         write_text(path, updated(text))
 
 
-def _line(row, target: str, notebook: dict[str, str]) -> str:
+def _line(row, notebook: dict[str, str]) -> str:
     if row.artefact in notebook:
         book = notebook[row.artefact]
         number = book.split("_")[0]
@@ -45,5 +45,5 @@ def _line(row, target: str, notebook: dict[str, str]) -> str:
     else:
         script = row.artefact.replace(".csv", ".py")
         source = f"`.venv/bin/python {script}` → [{row.artefact}]({row.artefact})"
-    cells = (row.claim, target, row.our_value, f"**{row.verdict}**", source)
+    cells = (row.claim, row.paper_value, row.our_value, f"**{row.verdict}**", source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
