@@ -135,6 +135,7 @@ def test_existing_cluster_gives_the_same_numbers(project, monkeypatch):
         settings = {"scheduler": existing.scheduler_address, "fresh": True}
         monkeypatch.setenv("PDEVAE_RUN", json.dumps(settings))
         remote = replicates.run(toy.arrays, [{}], range(3))
+        cluster.client().close()
     pd.testing.assert_frame_equal(local, remote)
 
 
