@@ -41,6 +41,16 @@ class TransportModel:
         """u at the interior nodes."""
         return factorise(self.A + tau[0] * self.C[0] + tau[1] * self.C[1]).solve(self.f)
 
+    def log_joint_and_gradient(self, y: np.ndarray, sigma: float, tau: np.ndarray) -> tuple[float, np.ndarray]:
+        """The same with its gradient by the adjoint equation: one factorisation for both solves."""
+        factors = factorise(self.A + tau[0] * self.C[0] + tau[1] * self.C[1])
+        u = factors.solve(self.f)
+        misfit = y - self.read @ u
+        # L[τ]ᵀλ = Rᵀ(y − Ru)/σ²;  ∂ log p/∂τ_i = −λᵀC_i u
+        adjoint = factors.solve(self.read.T @ misfit / sigma**2, trans="T")
+        value = -0.5 * np.sum(misfit**2) / sigma**2 - 0.5 * np.sum(tau**2)
+        return float(value), np.array([-adjoint @ (C @ u) for C in self.C]) - tau
+
     def log_joint(self, y: np.ndarray, sigma: float) -> Callable[[np.ndarray], float]:
         """log p(y | τ) + log p(τ) up to a constant, τ ~ N(0, I)."""
         return lambda tau: float(

@@ -1,7 +1,8 @@
 """Ways to the posterior of the transport problem behind one interface: ``method(problem, seed)`` → Posterior."""
 
 from .cvi import CVI, Diverged
-from .hmc import HMC
+from .hmc import HMC, OverBudget
 from .problem import Posterior, TransportProblem, exact
+from .solved import SolvedCVI
 
-__all__ = ["CVI", "HMC", "Diverged", "Posterior", "TransportProblem", "exact"]
+__all__ = ["CVI", "HMC", "Diverged", "OverBudget", "Posterior", "SolvedCVI", "TransportProblem", "exact"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +23,7 @@ class Posterior:
     seconds: float
     setup_seconds: float = 0.0
     diagnostics: dict = field(default_factory=dict)
+    predict: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # places [n, 2], τ [k, 2] → u [k, n]
 
     @property
     def sd(self) -> np.ndarray:
@@ -44,17 +46,18 @@ class TransportProblem:
     def simulate(
         cls, truth: Mesh, a: float, n_sensors: int, noise: float, seed: int, f: float = 1.0
     ) -> TransportProblem:
-        """A problem with its own τ, sensors and noise, made on a mesh finer than any used for inference.
+        """A problem with its own τ ~ N(0, I), sensors and noise, made on a mesh finer than any used for inference.
 
-        ``noise`` is a share of the field's standard deviation over the sensors. Sensors lie a tenth of the way
-        in from random nodes: off the nodes, and off the boundary, where u = 0 says nothing.
+        ``noise`` is a share of the standard deviation over the sensors of the field at τ = 0, so that σ, which is
+        known, says nothing about τ. Sensors lie a tenth of the way in from random nodes: off the nodes, and off
+        the boundary, where u = 0 says nothing.
         """
         rng = np.random.default_rng([seed, 11])
         tau = rng.normal(size=2)
         sensors = 0.9 * truth.points[rng.choice(truth.interior, n_sensors, replace=False)]
         model = TransportModel.on(truth, a, f, sensors)
-        clean = model.read @ model.field(tau)
-        sigma = noise * float(clean.std())
+        clean, still = (model.read @ model.field(t) for t in (tau, np.zeros(2)))
+        sigma = noise * float(still.std())
         return cls(truth, a, f, sensors, clean + sigma * rng.normal(size=n_sensors), sigma, tau)
 
     def on(self, mesh: Mesh) -> TransportProblem:
@@ -69,10 +72,16 @@ class TransportProblem:
     def model(self) -> TransportModel:
         return TransportModel.on(self.mesh, self.a, self.f, self.sensors)
 
+    def solve_at(self, x: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """u at places x [n, 2] for each τ [k, 2], by a forward solve each; [k, n]."""
+        model = TransportModel.on(self.mesh, self.a, self.f, x)
+        return np.stack([model.read @ model.field(t) for t in tau])
+
 
 def exact(problem: TransportProblem, seed: int = 0, draws: int = 1000) -> Posterior:
     """Quadrature over τ: the truth for all other methods."""
     begun = time.perf_counter()
     grid = quadrature(problem.model.log_joint(problem.y, problem.sigma))
     chosen = np.random.default_rng([seed, 12]).choice(len(grid.points), draws, p=grid.weights)
-    return Posterior(grid.mean, grid.covariance, grid.points[chosen], time.perf_counter() - begun)
+    seconds = time.perf_counter() - begun
+    return Posterior(grid.mean, grid.covariance, grid.points[chosen], seconds, predict=problem.solve_at)

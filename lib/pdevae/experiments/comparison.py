@@ -1,0 +1,52 @@
+"""Which runs of the transport problem a comparison needs, and how far each method's posterior is from the exact one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+
+def configs(settings: dict, domains, sizes, methods, steps: int, budget: int) -> list[dict]:
+    """One configuration for each domain, mesh size and method; data come from a mesh at least three times as fine."""
+    own = {"trained": {"steps": steps}, "hmc": {"budget": budget}}
+    return [
+        settings
+        | {"domain": domain, "nodes": n, "data_nodes": max(30_000, 3 * n), "method": method}
+        | own.get(method.split("-")[0], {})
+        for domain in domains
+        for n in sizes
+        for method in methods
+    ]
+
+
+def against_exact(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of ``infer`` with their distance to the quadrature's posterior of the same problem and mesh.
+
+    ``mean_error`` in exact standard deviations and ``sd_ratio``, each the worse of the two components; ``w2`` the
+    2-Wasserstein distance between the Gaussians with these moments, in exact standard deviations (root of the trace).
+    """
+    keys = ["domain", "nodes", "seed"]
+    moments = ["mean_1", "mean_2", "cov_11", "cov_22", "cov_12"]
+    truth = table[table.method == "quadrature"][keys + moments]
+    both = table.merge(truth, on=keys, suffixes=("", "_exact"), validate="many_to_one")
+    sd = [np.sqrt(both[f"cov_{i}{i}_exact"]) for i in (1, 2)]
+    error = [np.abs(both[f"mean_{i}"] - both[f"mean_{i}_exact"]) / s for i, s in zip((1, 2), sd)]
+    ratio = np.stack([np.sqrt(both[f"cov_{i}{i}"]) / s for i, s in zip((1, 2), sd)])
+    worse = np.where(np.abs(np.log(ratio[0])) > np.abs(np.log(ratio[1])), *ratio)
+    distance = both.apply(_wasserstein, axis=1)
+    dropped = [f"{name}_exact" for name in moments]
+    return both.assign(mean_error=np.maximum(*error), sd_ratio=worse, w2=distance).drop(columns=dropped)
+
+
+def _wasserstein(row: pd.Series) -> float:
+    """√(|m − m'|² + tr(S + S' − 2(S'^½ S S'^½)^½)) / √tr S'."""
+    m = np.array([row.mean_1 - row.mean_1_exact, row.mean_2 - row.mean_2_exact])
+    S, S_exact = (
+        np.array([[row["cov_11" + of], row["cov_12" + of]], [row["cov_12" + of], row["cov_22" + of]]])
+        for of in ("", "_exact")
+    )
+    if not np.isfinite(S).all():
+        return np.nan
+    # tr (S'^½ S S'^½)^½ from the eigenvalues of the similar matrix S S'
+    cross = np.sqrt(np.maximum(np.linalg.eigvals(S @ S_exact).real, 0)).sum()
+    return float(np.sqrt(max(m @ m + np.trace(S) + np.trace(S_exact) - 2 * cross, 0.0) / np.trace(S_exact)))
