@@ -1,12 +1,17 @@
 """Inference on problems small enough to know the answer."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import skfem
 
 import pdevae
 from pdevae._tensorflow import tf
-from pdevae.inference import CVI, HMC, Diverged, TransportProblem, exact
-from pdevae.inference.hmc import log_joint, sample
+from pdevae.experiments import comparison
+from pdevae.forms import exact_form, gram, tapered_form, two_level_form
+from pdevae.inference import CVI, HMC, Diverged, OverBudget, SolvedCVI, TransportProblem, exact
+from pdevae.inference.hmc import log_joint
+from pdevae.inference.solved import hidden_units, interpolated
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +25,14 @@ def test_hmc_on_a_linear_gaussian_problem_finds_the_closed_form():
     covariance, mean = np.array([[0.5, 0.3], [0.3, 0.4]]), np.array([1.0, -2.0])
     precision = tf.constant(np.linalg.inv(covariance))
     log_density = lambda x: -0.5 * tf.reduce_sum((x - mean) @ precision * (x - mean), axis=1)  # noqa: E731
-    states, accepted = sample(log_density, np.zeros((4, 2)), 300, 2000, 3, seed=0)
+    states, said = HMC(block=500, most_draws=2000, ess=np.inf).sample(log_density, np.zeros((4, 2)), seed=0)
     draws = states.reshape(-1, 2)
+    assert len(draws) == 8000 and said["draws"] == 2000
     error = np.sqrt(np.diag(covariance) / (len(draws) / 4))
     assert (np.abs(draws.mean(axis=0) - mean) < 4 * error).all()
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.06)
-    assert 0.5 < accepted.mean() < 0.98
+    assert 0.7 < said["accepted"] < 0.99
+    assert said["r_hat"] < 1.01 and said["ess"] > 2000
 
 
 def test_both_solvers_give_the_same_density_and_gradient(problem):
@@ -43,30 +50,142 @@ def test_both_solvers_give_the_same_density_and_gradient(problem):
     np.testing.assert_allclose(found[0][0], [reference(t) for t in tau.numpy()], rtol=1e-10)
 
 
-def test_hmc_finds_the_exact_posterior(problem):
-    """Error of a mean from an effective size of several hundred: 0.3 sd is six standard errors."""
-    truth, found = exact(problem), HMC(burn_in=150, draws=300)(problem, seed=0)
-    assert found.diagnostics["r_hat"] < 1.05
-    assert (np.abs(found.mean - truth.mean) < 0.3 * truth.sd).all()
+def test_hmc_stops_when_it_has_converged_and_finds_the_exact_posterior(problem):
+    """Error of a mean from an effective size of 400: 0.25 sd is five standard errors."""
+    truth, found = exact(problem), HMC()(problem, seed=0)
+    said = found.diagnostics
+    assert said["r_hat"] < 1.01 and said["ess"] >= 400 and said["draws"] < 1000
+    assert 0 < said["seconds_to_r_hat"] <= found.seconds
+    assert (np.abs(found.mean - truth.mean) < 0.25 * truth.sd).all()
     np.testing.assert_allclose(found.sd / truth.sd, 1, atol=0.2)
+
+
+@pytest.mark.parametrize("budget", [0.0, 2.0])
+def test_hmc_over_budget_is_reported(problem, budget):
+    """At once if one gradient shows it, else when the clock does."""
+    with pytest.raises(OverBudget, match="HMC over budget: needs about .* s, allowed"):
+        HMC(budget=budget, most_draws=10**6, ess=np.inf)(problem)
 
 
 def test_cvi_with_the_exact_penalty_finds_the_exact_posterior(problem):
-    """Seen: means within 0.23 exact sd, spreads within 6%; the bands leave room for another machine's rounding."""
+    """Seen: means within 0.3 exact sd, spreads within 20%; the bands leave room for another machine's rounding."""
     method = CVI(
-        lambda mesh, equation, g: pdevae.ExactPenalty(mesh, equation, boundary=g),
+        lambda mesh, equation, g: pdevae.ExactPenalty(mesh, equation, boundary=g, dtype=tf.float32),
         pdevae.Geometric(0.03, 0.003, steps=7000),
     )
     truth, found = exact(problem), method(problem, seed=0)
-    assert (np.abs(found.mean - truth.mean) < 0.5 * truth.sd).all()
-    np.testing.assert_allclose(found.sd / truth.sd, 1, atol=0.2)
+    assert (np.abs(found.mean - truth.mean) < 0.6 * truth.sd).all()
+    np.testing.assert_allclose(found.sd / truth.sd, 1, atol=0.35)
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_training_gives_the_same_from_the_same_seed(problem, xla):
+    """Compiled and not: the two draw from different generators, so they differ from each other."""
+    tapered = lambda m, e, g: pdevae.TaperedPenalty(m, e, patch_nodes=9, n_patches=4, boundary=g, dtype=tf.float32)  # noqa: E731
+    one, again, other = (CVI(tapered, pdevae.Constant(0.1), steps=20, xla=xla)(problem, seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.draws, again.draws)
+    assert np.abs(one.draws - other.draws).max() > 0.1
 
 
 def test_a_diverging_run_is_reported(problem):
     class Runaway(pdevae.Penalty):
         def __call__(self, mu, z, seed):
-            return -1e6 * tf.reduce_sum(mu(tf.constant(problem.sensors), z) ** 2) ** 40
+            return -1e6 * tf.reduce_sum(mu(tf.constant(problem.sensors, tf.float32), z) ** 2) ** 40
 
     method = CVI(lambda *_: Runaway(), pdevae.Constant(0.01), steps=500)
     with pytest.raises(Diverged, match="CVI diverged between steps 0 and 250"):
         method(problem)
+
+
+def _value(form, mesh, c, tau):
+    """The form at the field Σ_k c_k t_k and this τ, from its Gram matrix."""
+    v = np.concatenate([[1.0], np.kron([1.0, *tau], c)])
+    return v @ gram(form, hidden_units(mesh, len(c), 3.0, 0)) @ v
+
+
+def _field(mesh, c):
+    hidden = hidden_units(mesh, len(c), 3.0, 0)
+    return lambda x, z: tf.constant((hidden(x.numpy()) @ c)[None])
+
+
+def test_a_form_is_its_penalty(problem):
+    """The Gram matrix of the hidden units' residuals gives the penalty of any field made of them, at any τ."""
+    mesh, equation = problem.mesh, problem.equation
+    c, tau = np.random.default_rng(0).normal(size=(2, 6)), np.array([0.7, -1.2])
+    penalty = pdevae.ExactPenalty(mesh, equation, boundary=0.0)
+    for c_i in c:
+        expected = penalty(_field(mesh, c_i), tf.constant(tau[None]))
+        np.testing.assert_allclose(_value(exact_form(mesh, equation), mesh, c_i, tau), expected, rtol=1e-9)
+
+
+def test_the_two_level_form_with_all_patches_is_the_two_level_penalty(problem):
+    mesh, equation = problem.mesh, problem.equation
+    c, tau = np.random.default_rng(1).normal(size=6), np.array([0.7, -1.2])
+    form = two_level_form(mesh, equation, patch_nodes=12, n_patches=10**6)
+    area = np.pi * (mesh.points**2).sum(axis=1).max() * np.sin(2 * np.pi / mesh.is_boundary.sum())
+    area *= mesh.is_boundary.sum() / (2 * np.pi)  # of the polygon that the disc's mesh is
+    penalty = pdevae.TwoLevelPenalty(mesh, equation, rho=np.sqrt(12 * area / (np.pi * mesh.n_nodes)), boundary=0.0)
+    r = penalty.weak.residual(penalty.weak.values(_field(mesh, c), None), tf.constant(tau[None])).numpy()[0]
+    np.testing.assert_allclose(_value(form, mesh, c, tau), r @ penalty.quadratic_form().matvec(r), rtol=1e-6)
+
+
+def test_patches_drawn_once_estimate_the_sum_over_all_without_bias(problem):
+    mesh, equation = problem.mesh, problem.equation
+    c, tau = np.random.default_rng(1).normal(size=6), np.array([0.7, -1.2])
+    part = lambda P, seed: _value(two_level_form(mesh, equation, 12, P, seed=seed)[:1], mesh, c, tau)  # noqa: E731
+    some = np.array([part(20, seed) for seed in range(60)])
+    assert abs(some.mean() - part(10**6, 0)) < 3 * some.std() / np.sqrt(len(some))
+
+
+@pytest.mark.parametrize("name", ["exact", "two-level", "levels"])
+def test_the_solved_surrogate_finds_the_exact_posterior(name):
+    """Seen: means within 0.03 exact sd, spreads within 2%; with its own coarse meshes within 0.2 sd."""
+    made = TransportProblem.simulate(pdevae.star(nodes=5000), a=1.0, n_sensors=40, noise=0.3, seed=1)
+    problem = made.on(pdevae.star(nodes=1500))
+    form = {
+        "exact": lambda mesh, equation, seed: exact_form(mesh, equation),
+        "two-level": lambda mesh, equation, seed: two_level_form(mesh, equation, seed=seed),
+        "levels": lambda mesh, equation, seed: two_level_form(mesh, equation, coarsest=90, seed=seed),
+    }[name]
+    truth, found = exact(problem), SolvedCVI(form)(problem, seed=0)
+    far = 0.25 if name == "levels" else 0.1
+    assert (np.abs(found.mean - truth.mean) < far * truth.sd).all()
+    np.testing.assert_allclose(found.sd / truth.sd, 1, atol=far)
+    x, tau = problem.sensors, truth.draws[:3]
+    close = 1.0 if name == "levels" else 0.3  # a coarsest mesh of 90 nodes is a crude one
+    np.testing.assert_allclose(found.predict(x, tau), problem.solve_at(x, tau), atol=close * problem.sigma)
+
+
+def test_a_form_without_a_minimum_is_reported(problem):
+    """The hard taper gives some fields a negative penalty."""
+    star = problem.on(pdevae.star(nodes=300))
+    with pytest.raises(Diverged, match="unbounded below"):
+        SolvedCVI(lambda mesh, equation, seed: tapered_form(mesh, equation, 32))(star)
+
+
+def test_interpolants_are_those_of_the_whole_mesh():
+    mesh = pdevae.star(nodes=800)
+    hidden, x = hidden_units(mesh, 4, 3.0, 0), 0.97 * mesh.points[::5]
+    at_nodes = np.where(mesh.is_boundary[:, None], 0.0, hidden(mesh.points))
+    expected = mesh.skfem  # scikit-fem's own point evaluation
+    probes = skfem.Basis(expected, skfem.ElementTriP1()).probes(x.T)
+    np.testing.assert_allclose(interpolated(hidden, mesh)(x), probes @ at_nodes, atol=1e-9)
+
+
+def test_distances_to_the_exact_posterior():
+    """A shift by d and a spread by k of a round Gaussian: W² = d² + 2(k − 1)²s²."""
+    exact_row = {"domain": "disc", "nodes": 9, "seed": 0, "method": "quadrature", "status": "ok"}
+    exact_row |= {"mean_1": 1.0, "mean_2": 2.0, "cov_11": 0.25, "cov_22": 0.25, "cov_12": 0.0}
+    other = exact_row | {"method": "other", "mean_1": 1.1, "cov_11": 0.36, "cov_22": 0.36}
+    table = comparison.against_exact(pd.DataFrame([exact_row, other])).set_index("method")
+    np.testing.assert_allclose(
+        table.loc["quadrature", ["mean_error", "sd_ratio", "w2"]].astype(float), [0, 1, 0], atol=1e-7
+    )
+    expected = [0.2, 1.2, np.sqrt((0.1**2 + 2 * 0.1**2) / 0.5)]
+    np.testing.assert_allclose(table.loc["other", ["mean_error", "sd_ratio", "w2"]].astype(float), expected)
+
+
+def test_exponents_count_projected_times():
+    runs = pd.DataFrame({"method": "m", "nodes": [10, 100, 1000], "seconds": [1.0, 100.0, np.nan]})
+    runs["projected_seconds"] = [np.nan, np.nan, 10_000.0]
+    assert comparison.exponent(runs, "m") == pytest.approx(2.0)

@@ -50,3 +50,55 @@ def _wasserstein(row: pd.Series) -> float:
     # tr (S'^½ S S'^½)^½ from the eigenvalues of the similar matrix S S'
     cross = np.sqrt(np.maximum(np.linalg.eigvals(S @ S_exact).real, 0)).sum()
     return float(np.sqrt(max(m @ m + np.trace(S) + np.trace(S_exact) - 2 * cross, 0.0) / np.trace(S_exact)))
+
+
+def together(*tables: pd.DataFrame) -> pd.DataFrame:
+    """One table; runs that appear in several are kept once."""
+    return pd.concat(tables, ignore_index=True).drop_duplicates(["domain", "nodes", "method", "seed"])
+
+
+def shown(table: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
+    """What a figure needs."""
+    return table[["domain", "nodes", "interior", "method", "seed", "status", *measures]]
+
+
+def medians(table: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Methods by sizes."""
+    return table.groupby(["method", "nodes"])[measure].median().unstack("nodes")
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Medians over replicates for each method, domain and size, and how many runs gave no posterior."""
+    by = table.assign(failed=table.status != "ok").groupby(["method", "domain", "nodes"])
+    measures = by[["mean_error", "sd_ratio", "w2", "mae", "seconds"]].median()
+    return measures.assign(failed=by.failed.sum())
+
+
+def mae_against(table: pd.DataFrame, method: str, reference: str) -> pd.Series:
+    """Mean validation error less the reference's, in the reference's standard errors, by domain and size."""
+    by = table.groupby(["method", "domain", "nodes"]).mae.agg(["mean", "sem"])
+    return (by.loc[method, "mean"] - by.loc[reference, "mean"]) / by.loc[reference, "sem"]
+
+
+def by_size(values: pd.Series, form: str) -> str:
+    """``1.2 (N=500), 3.4 (N=2,000)``."""
+    return ", ".join(f"{form.format(value)} (N={int(n):,})" for n, value in values.dropna().items())
+
+
+def typical_seconds(runs: pd.DataFrame) -> pd.DataFrame:
+    """Median seconds, methods by sizes; what one gradient foretold where a run was over budget."""
+    seconds = runs.seconds.fillna(runs.get("projected_seconds", np.nan))
+    return runs.assign(seconds=seconds).groupby(["method", "nodes"]).seconds.median().unstack("nodes")
+
+
+def exponent(runs: pd.DataFrame, method: str) -> float:
+    """Slope of log seconds in log N, runs over budget with their projected time."""
+    seconds = typical_seconds(runs).loc[method].dropna()
+    return float(np.polyfit(np.log(seconds.index.to_numpy(float)), np.log(seconds), 1)[0])
+
+
+def timings(runs: pd.DataFrame, cost: pd.DataFrame) -> pd.DataFrame:
+    """Whole runs and single steps as one table."""
+    keep = ["measure", "method", "nodes", "interior", "seed", "status", "seconds", "setup_seconds", "projected_seconds"]
+    more = ["seconds_to_r_hat", "r_hat", "ess", "milliseconds"]
+    return pd.concat([runs, cost], ignore_index=True).reindex(columns=[*keep, *more])

@@ -9,6 +9,8 @@ from skfem.helpers import dot, grad
 
 from .. import domains
 from .._tensorflow import tf
+from ..forms import two_level_form
+from ..inference import SolvedCVI, TransportProblem
 from ..operators import Diffusion, Source, Transport
 from ..posterior import TransportModel, quadrature
 from ..solve import Solver
@@ -25,7 +27,7 @@ def gaussian_process(seed: int, length: float, features: int = 400):
 
 
 def transport_example(config: dict, seed: int) -> dict[str, np.ndarray]:
-    """A noisy source, carried by τ: the field, sensors that read it, and the exact posterior of τ."""
+    """A noisy source, carried by τ: the field, sensors that read it, the posterior of τ, exact and by CVI."""
     rng = np.random.default_rng([seed, 0])
     g = gaussian_process(seed, config["source_length"])
     source = lambda x, z=None: 1.0 + config["source_sd"] * g(x)  # noqa: E731
@@ -41,6 +43,8 @@ def transport_example(config: dict, seed: int) -> dict[str, np.ndarray]:
     mesh = domains.star(nodes=config["nodes"])
     model = TransportModel.on(mesh, a, source, sensors)
     posterior = quadrature(model.log_joint(y, sigma))
+    problem = TransportProblem(mesh, a, source, sensors, y, sigma, tau)
+    q = SolvedCVI(lambda mesh, equation, seed: two_level_form(mesh, equation, seed=seed))(problem, seed)
     u = np.zeros(mesh.n_nodes)
     u[mesh.interior] = model.field(tau)
     nodes, triangles = mesh_columns(mesh, source=source(tf.constant(mesh.points)).numpy(), u=u)
@@ -49,8 +53,18 @@ def transport_example(config: dict, seed: int) -> dict[str, np.ndarray]:
         triangles,
         {"kind": "sensor", "x": sensors[:, 0], "y": sensors[:, 1], "u": y},
         {"kind": "posterior", "x": posterior.points[:, 0], "y": posterior.points[:, 1], "weight": posterior.weights},
+        *(_ellipse(q.mean, q.covariance, share) for share in (0.5, 0.95)),
+        {"kind": "cvi mean", "x": [q.mean[0]], "y": [q.mean[1]]},
         {"kind": "truth", "x": [tau[0]], "y": [tau[1]]},
     )
+
+
+def _ellipse(mean: np.ndarray, covariance: np.ndarray, share: float) -> dict:
+    """The contour of a Gaussian that encloses this share of its mass."""
+    angle = np.linspace(0, 2 * np.pi, 100)
+    circle = np.sqrt(-2 * np.log(1 - share)) * np.stack([np.cos(angle), np.sin(angle)])
+    x, y = mean[:, None] + np.linalg.cholesky(covariance) @ circle
+    return {"kind": "cvi contour", "x": x, "y": y, "share": share}
 
 
 def fem_explained(nodes: int) -> pd.DataFrame:

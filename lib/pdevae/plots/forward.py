@@ -38,8 +38,11 @@ def fig_pde_as_smoothers(table: pd.DataFrame) -> Figure:
     scale_below(d, shown, "reading $y$")
     d.set_title(f"(d) {len(sensors)} sensors")
     _posterior(e, table[table.kind == "posterior"], truth)
-    e.set_title(r"(e) Exact posterior of $\tau$")
-    e.legend(loc="upper left", frameon=False)
+    for share, one in table[table.kind == "cvi contour"].groupby("share"):
+        label = r"the same of CVI's $q(\tau)$ (two-level)" if share == 0.5 else None
+        e.plot(one.x, one.y, color="tab:orange", lw=1.4, ls="--", label=label)
+    e.set_title(r"(e) Posterior of $\tau$, exact and by CVI")
+    e.legend(loc="lower right", frameon=False)
     return figure
 
 
@@ -63,7 +66,7 @@ def _posterior(ax, points: pd.DataFrame, truth) -> None:
     )  # fmt: skip
     levels = _mass_levels(points.weight.to_numpy(), (0.95, 0.5))
     ax.tricontour(points.x, points.y, points.weight, levels=levels, colors="k", linewidths=0.8)
-    ax.plot([], [], "k", lw=0.8, label="50% and 95% of the posterior")
+    ax.plot([], [], "k", lw=0.8, label="50% and 95% of the exact posterior")
     ax.plot(truth.x, truth.y, "*", color="tab:red", ms=9, mec="w", mew=0.5, label="truth")
     ax.set(xlabel=r"$\tau_1$", ylabel=r"$\tau_2$")
     ax.set_aspect("equal", adjustable="datalim")
