@@ -7,7 +7,7 @@ import skfem
 
 import pdevae
 from pdevae._tensorflow import tf
-from pdevae.experiments import comparison
+from pdevae.experiments import comparison, transport
 from pdevae.forms import exact_form, gram, tapered_form, two_level_form
 from pdevae.inference import CVI, HMC, Diverged, OverBudget, SolvedCVI, TransportProblem, exact
 from pdevae.inference.hmc import log_joint
@@ -189,3 +189,17 @@ def test_exponents_count_projected_times():
     runs = pd.DataFrame({"method": "m", "nodes": [10, 100, 1000], "seconds": [1.0, 100.0, np.nan]})
     runs["projected_seconds"] = [np.nan, np.nan, 10_000.0]
     assert comparison.exponent(runs, "m") == pytest.approx(2.0)
+
+
+def test_runs_without_a_posterior_are_rows_that_say_why():
+    config = {"domain": "star", "nodes": 300, "data_nodes": 2000, "a": 1.0, "sensors": 40, "noise": 0.3}
+    rows = [
+        config | {"method": method, "seed": 0} | transport.infer(config | {"method": method, "budget": 0.0}, 0)
+        for method in ("quadrature", "solved-hard", "hmc-sparse")
+    ]
+    table = comparison.against_exact(pd.DataFrame(rows)).set_index("method")
+    assert table.status.to_dict() == {"quadrature": "ok", "solved-hard": "diverged", "hmc-sparse": "over budget"}
+    assert (
+        table.loc[["solved-hard", "hmc-sparse"], ["mean_1", "mean_error", "w2", "mae", "seconds"]].isna().all(axis=None)
+    )
+    assert table.note["solved-hard"].startswith("F_ε is unbounded below") and table.projected_seconds["hmc-sparse"] > 0
