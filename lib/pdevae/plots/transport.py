@@ -12,7 +12,7 @@ from .style import panels
 _C = sns.color_palette("colorblind")
 _REDS = sns.color_palette("Reds", 5)
 METHODS = {  # colour, marker, line, label
-    "quadrature": ("k", "", ":", "exact posterior"),
+    "quadrature": ("k", ".", ":", "exact posterior (quadrature)"),
     "hmc-dense": ("0.35", "P", "-", "HMC, dense solve (the paper's)"),
     "hmc-sparse": ("0.55", "X", "-", "HMC, sparse adjoint"),
     "trained-hard-32": (_REDS[2], "v", "-", "CVI$_{32}$ (the paper's)"),
@@ -30,7 +30,7 @@ METHODS = {  # colour, marker, line, label
 def _style(method: str, filled: bool = True) -> dict:
     colour, marker, line, label = METHODS[method]
     face = colour if filled and line != "--" else "w"
-    return {"color": colour, "marker": marker or None, "ls": line, "label": label, "ms": 4, "lw": 1.2, "mfc": face}
+    return {"color": colour, "marker": marker, "ls": line, "label": label, "ms": 4, "lw": 1.2, "mfc": face}
 
 
 def _legend_below(figure: Figure, axes, ncols: int = 4) -> None:
@@ -110,7 +110,7 @@ def fig_time_compar(table: pd.DataFrame) -> Figure:
         cost = one.groupby("interior").milliseconds.median()
         b.plot(cost.index, cost, **_STEPS[method])
     b.set(xscale="log", yscale="log", xlabel="interior nodes $N$", ylabel="milliseconds", title="(b) one training step")
-    b.legend(frameon=False, loc="upper left")
+    b.legend(frameon=False)
     _legend_below(figure, [a])
     return figure
 
@@ -132,9 +132,10 @@ def fig_calibration(table: pd.DataFrame) -> Figure:
     spread = 1.96 * np.sqrt(expected * 0.9)
     for ax, name, label in zip(row, ("rank_1", "rank_2"), (r"$\tau_1$", r"$\tau_2$")):
         ax.hist(table[name], bins, color=_C[0], edgecolor="w")
-        ax.axhspan(expected - spread, expected + spread, color="0.85", zorder=0)
+        ax.axhspan(expected - spread, expected + spread, color="0.85", zorder=0, label="95% if calibrated")
         ax.axhline(expected, color="k", lw=0.8)
-        ax.set(xlabel=f"rank of the true {label}", ylabel="problems")
+        ax.set(xlabel=f"rank of the true {label} among draws", ylabel="problems", ylim=(0, 2.4 * expected))
+    row[0].legend(frameon=False, loc="upper left")
     mass = np.sort(1 - np.exp(-table.distance / 2))  # of χ²₂ below the distance
     level = (np.arange(len(mass)) + 0.5) / len(mass)
     row[2].plot([0, 1], [0, 1], "k", lw=0.8)
