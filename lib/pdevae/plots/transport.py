@@ -20,7 +20,6 @@ METHODS = {  # colour, marker, line, label
     "trained-hard-128": (_REDS[4], "^", "-", "CVI$_{128}$ (the paper's)"),
     "trained-wendland-32": (_C[1], "D", "-", "Wendland taper"),
     "trained-pointwise": (_C[4], "p", "-", "point-wise (PINN)"),
-    "trained-exact": (_C[9], "s", "-", "exact penalty, trained"),
     "solved-hard": (_REDS[2], "v", "--", "hard taper, solved"),
     "solved-exact": (_C[2], "s", "-", "exact penalty, solved (ours)"),
     "solved-two-level": (_C[0], "o", "-", "two-level, solved (ours)"),
@@ -119,7 +118,7 @@ _STEPS = {
     "hard-32": _style("trained-hard-32") | {"label": "hard taper, $Q=32$, $P=16$"},
     "two-level": _style("solved-two-level") | {"label": "two-level"},
     "multilevel": _style("solved-two-level") | {"label": "multilevel", "color": _C[2], "marker": "^", "mfc": _C[2]},
-    "exact": _style("trained-exact") | {"label": "exact"},
+    "exact": _style("solved-exact") | {"label": "exact", "color": _C[9], "mfc": _C[9]},
     "pointwise": _style("trained-pointwise") | {"label": "point-wise, 128 places"},
 }
 
