@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from .style import panels
 
@@ -47,7 +48,7 @@ def fig_accuracy_exper(table: pd.DataFrame) -> Figure:
                 mean, error = one.mean(), one.std() / np.sqrt(one.count())
                 ax.errorbar(mean.index, mean, error.fillna(0), capsize=2, elinewidth=0.8, **_style(method))
         ax.set(xscale="log", yscale="log", xlabel="interior nodes $N$", title=f"{domain}")
-    row[0].set_ylabel("mean absolute error of $u$")
+    row[0].set_ylabel("mean absolute error of $u$\n(mean ± standard error)")
     _legend_below(figure, row, 3)
     return figure
 
@@ -77,6 +78,12 @@ def fig_posterior_quality(table: pd.DataFrame) -> Figure:
                     )
                     ax.plot(by.median().index, by.median(), **_style(method))
             ax.set(xscale="log", yscale="log", ylabel=name, title=domain)
+            ax.yaxis.set_minor_formatter(NullFormatter())
+            if measure == "sd_ratio":
+                ax.set_yticks([0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0])
+                ax.yaxis.set_major_formatter(ScalarFormatter())
+                low, high = ax.get_ylim()
+                ax.set_ylim(min(low, 0.75), max(high, 1.33))
         row[0].set_ylim(bottom=1e-3)
     for ax in axes[-1]:
         ax.set_xlabel("interior nodes $N$")
