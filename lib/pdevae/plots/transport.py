@@ -70,13 +70,7 @@ def fig_posterior_quality(table: pd.DataFrame) -> Figure:
             if band:
                 ax.axhspan(band[0] or 1e-4, band[1], color="0.92", zorder=0)
             for method in shown:
-                one = table[(table.method == method) & (table.domain == domain)].dropna(subset=[measure])
-                by = one.groupby("interior")[measure]
-                if len(by):
-                    ax.fill_between(
-                        by.median().index, by.quantile(0.25), by.quantile(0.75), color=METHODS[method][0], alpha=0.15
-                    )
-                    ax.plot(by.median().index, by.median(), **_style(method))
+                _medians(ax, table[(table.method == method) & (table.domain == domain)], method, measure)
             ax.set(xscale="log", yscale="log", ylabel=name, title=domain)
             ax.yaxis.set_minor_formatter(NullFormatter())
             if measure == "sd_ratio":
@@ -89,6 +83,20 @@ def fig_posterior_quality(table: pd.DataFrame) -> Figure:
         ax.set_xlabel("interior nodes $N$")
     _legend_below(figure, axes.ravel())
     return figure
+
+
+def _medians(ax, table: pd.DataFrame, method: str, measure: str) -> None:
+    """Median and quartiles by N; a gap in the line, and a cross above, where no replicate has a posterior."""
+    if table.empty:
+        return
+    by = table.groupby("interior")[measure]
+    middle = by.median()
+    ax.fill_between(middle.index, by.quantile(0.25), by.quantile(0.75), color=METHODS[method][0], alpha=0.15)
+    ax.plot(middle.index, middle, **_style(method))
+    none = middle.index[middle.isna()]
+    if len(none):
+        above = {"transform": ax.get_xaxis_transform(), "clip_on": False, "label": "no minimum in any replicate"}
+        ax.plot(none, 0 * none + 0.97, "x", color=METHODS[method][0], ms=5, **above)
 
 
 def fig_time_compar(table: pd.DataFrame) -> Figure:
