@@ -42,7 +42,7 @@ def fig_pde_as_smoothers(table: pd.DataFrame) -> Figure:
         label = r"the same of CVI's $q(\tau)$ (two-level)" if share == 0.5 else None
         e.plot(one.x, one.y, color="tab:orange", lw=1.4, ls="--", label=label)
     e.set_title(r"(e) Posterior of $\tau$, exact and by CVI")
-    e.legend(loc="lower right", frameon=False)
+    e.legend(loc="upper left", frameon=False, fontsize=6.5)
     return figure
 
 
