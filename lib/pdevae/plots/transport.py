@@ -132,9 +132,7 @@ def fig_time_compar(table: pd.DataFrame) -> Figure:
 _STEPS = {
     "hard-32": _style("trained-hard-32") | {"label": "hard taper, $Q=32$, $P=16$"},
     "two-level": _style("solved-two-level") | {"label": "two-level"},
-    "multilevel": _style("solved-two-level") | {"label": "multilevel", "color": _C[2], "marker": "^", "mfc": _C[2]},
     "exact": _style("solved-exact") | {"label": "exact", "color": _C[9], "mfc": _C[9]},
-    "pointwise": _style("trained-pointwise") | {"label": "point-wise, 128 places"},
 }
 
 
