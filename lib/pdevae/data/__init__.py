@@ -1,0 +1,1 @@
+"""Real data: found, checked, and given out as arrays."""
