@@ -21,7 +21,7 @@ from scipy.linalg import lapack
 
 from .._tensorflow import tf
 
-_SCREENING, _ITERATIONS = 30, 150  # of L-BFGS
+_SCREENING, _ITERATIONS = 20, 100  # of L-BFGS
 _POSITIVE = tfp.bijectors.Chain([tfp.bijectors.Shift(np.float64(1e-5)), tfp.bijectors.Exp()])
 
 

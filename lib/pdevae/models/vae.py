@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._tensorflow import tf
+from ..errors import UserError
 from ..mesh import Mesh
 from .mechanisms import LATENT, MECHANISMS, Mechanism
 from .networks import Network
@@ -63,14 +64,14 @@ class Draw(NamedTuple):
             inputs = _beside(inputs, tf.stack([tf.reshape(v, shape) for v in (u, squared_gradient)], axis=-1))
         return self.model.prior_sd * self._out(network(self.parameters[name], _flat(inputs)))
 
-    def heads(self) -> list[tf.Tensor]:
-        """Outputs that carry the standard-normal penalty, at the sites themselves; a(u, ∇u) at u = |∇u|² = 1."""
-        found = []
-        for name, (network, kind) in self.model.mechanism.heads.items():
-            more = {"z": None, "xz": self.x, "zug": tf.ones_like(self.x)}[kind]
-            inputs = self.z if more is None else tf.concat([more, self.z], axis=-1)
-            found.append(network(self.parameters[name], inputs))
-        return found
+    def heads(self) -> dict[str, tf.Tensor]:
+        """Outputs at the sites [S, m, out], u and |∇u| standard normal: they carry the standard-normal penalty."""
+        field = tf.stack([self.xi[..., 0], self.xi[..., 1] ** 2], axis=-1)
+        beside = {"z": [], "xz": [self.x], "zug": [field]}
+        return {
+            name: network(self.parameters[name], tf.concat([*beside[kind], self.z], axis=-1))
+            for name, (network, kind) in self.model.mechanism.heads.items()
+        }
 
     def mu(self, x: tf.Tensor) -> tf.Tensor:
         """[S·m, n]. Composite: μ(x, z(s, x)), the encoder asked at every place; faithful: one z for the whole field."""
@@ -134,14 +135,16 @@ class VAE:
         found, done = [], 0
         for steps in sorted(checkpoints):
             train(tf.constant(done), tf.constant(steps))
+            parameters = {name: v.numpy() for name, v in variables.items()}
+            if not all(np.isfinite(v).all() for v in parameters.values()):
+                raise UserError(f"the VAE diverged before step {steps} (ε = {self.eps}): use a larger ε or fewer steps")
+            found.append(Trained(self, steps, parameters))
             done = steps
-            found.append(Trained(self, steps, {name: v.numpy() for name, v in variables.items()}))
         return found
 
     def _trainer(self, variables, optimiser, sites: Sites, mesh, seed):
         penalty = self._penalty(mesh)
 
-        @tf.function
         def train(start, stop):
             for step in tf.range(start, stop):
                 with tf.GradientTape() as tape:
@@ -150,7 +153,7 @@ class VAE:
                 gradient = tape.gradient(loss, list(variables.values()))
                 optimiser.apply_gradients(zip(gradient, variables.values()))
 
-        return train
+        return tf.function(train).get_concrete_function(*2 * [tf.TensorSpec([], tf.int32)])
 
     def _penalty(self, mesh):
         if not self.mechanism_name:
@@ -176,7 +179,7 @@ class VAE:
         some = tf.cast(share * tf.reduce_sum(sites.weight, axis=1, keepdims=True), tf.int32)
         draw = Draw(self, parameters, *(tf.gather(v, some, batch_dims=1) for v in (sites.s, sites.x, xi, z)))
         residual = S * tf.cast(penalty(lambda x, draw: draw.mu(x), draw, key + 2), tf.float32) / (2 * self.eps**2)
-        return residual + sum(S * tf.reduce_mean(tf.reduce_sum(h**2, axis=-1)) / 2 for h in draw.heads())
+        return residual + sum(S * tf.reduce_mean(tf.reduce_sum(h**2, axis=-1)) / 2 for h in draw.heads().values())
 
 
 class Trained(NamedTuple):
@@ -196,6 +199,13 @@ class Trained(NamedTuple):
         places = tf.broadcast_to(x[:, None], [S, K, n, 2])
         out = self.model.decode(self.parameters, _flat(places), _flat(z))
         return tuple(tf.reshape(v, [S, K, n]).numpy() for v in out)
+
+    def coefficients(self, s: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
+        """The mechanism's heads at places with secondaries s, for the mean latent; [S, n, out] each."""
+        s, x = (tf.constant(v, tf.float32) for v in (s, x))
+        z, _ = self.model.encode(self.parameters, tf.concat([s, x], axis=-1))
+        draw = Draw(self.model, self.parameters, s, x, tf.zeros_like(z), z)
+        return {name: self.model.prior_sd * head.numpy() for name, head in draw.heads().items()}
 
 
 def _times(C: tf.Tensor, xi: tf.Tensor) -> tf.Tensor:

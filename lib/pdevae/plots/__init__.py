@@ -1,6 +1,9 @@
 """One function per artefact, named after it: a table in, a figure (or LaTeX) out. Nothing is computed here."""
 
+from .diagrams import fig_pde_reg_decoder, fig_vae_models
 from .forward import fig_fem_explan, fig_pde_as_smoothers
+from .jura import fig_jura_coefficients, fig_jura_cv, fig_jura_errors, fig_jura_maps, fig_jura_resplits
+from .jura_tables import tab_jura_printed_sets, tab_jura_results, tab_metals, tab_vae_networks
 from .minipatch import fig_minipatch, fig_mp_exper, fig_penalty_quality, fig_submesh
 from .transport import fig_accuracy_exper, fig_calibration, fig_posterior_quality, fig_time_compar
 
@@ -15,4 +18,15 @@ __all__ = [
     "fig_posterior_quality",
     "fig_submesh",
     "fig_time_compar",
+    "fig_jura_coefficients",
+    "fig_jura_cv",
+    "fig_jura_errors",
+    "fig_jura_maps",
+    "fig_jura_resplits",
+    "fig_pde_reg_decoder",
+    "fig_vae_models",
+    "tab_jura_printed_sets",
+    "tab_jura_results",
+    "tab_metals",
+    "tab_vae_networks",
 ]

@@ -40,7 +40,7 @@ def _line(row, notebook: dict[str, str]) -> str:
         number = book.split("_")[0]
         source = (
             f"`./run_all.sh --profile paper --only {number}` → [{book}](notebooks/{book}.ipynb) → "
-            f"[{row.artefact}](figures/{row.artefact}.png)"
+            f"[{row.artefact}](figures/{row.artefact}.{'tex' if row.artefact.startswith('tab_') else 'png'})"
         )
     else:
         script = row.artefact.replace(".csv", ".py")

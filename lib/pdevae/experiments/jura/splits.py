@@ -48,17 +48,22 @@ class Standardised:
 
     y: np.ndarray  # [sites]
     s: np.ndarray  # [sites, secondaries]
-    centre: float
+    centre: float  # of y; the next too
     spread: float
+    s_centre: np.ndarray  # [secondaries]
+    s_spread: np.ndarray
     log: bool
 
     @classmethod
     def of(cls, metal: str, sets: str, log: bool, training: np.ndarray) -> Standardised:
         inward = np.log if log else np.asarray
         y, s = inward(data().sites[metal].to_numpy()), inward(data().secondaries(metal, sets))
-        centre, spread = y[training].mean(), y[training].std()
-        s = (s - s[training].mean(axis=0)) / s[training].std(axis=0)
-        return cls((y - centre) / spread, s, centre, spread, log)
+        (centre, spread), (s_centre, s_spread) = ((v[training].mean(axis=0), v[training].std(axis=0)) for v in (y, s))
+        return cls((y - centre) / spread, (s - s_centre) / s_spread, centre, spread, s_centre, s_spread, log)
+
+    def inputs(self, log_secondaries: np.ndarray) -> np.ndarray:
+        """Standardised like ``s``."""
+        return ((log_secondaries if self.log else np.exp(log_secondaries)) - self.s_centre) / self.s_spread
 
     def back(self, mean: np.ndarray, sd: np.ndarray) -> Predictive:
         """Standardised Gaussians as a predictive distribution of the concentration."""

@@ -12,7 +12,7 @@ from ...mesh import Mesh
 from ...models.vae import VAE, Sites
 from .splits import Standardised, data, frame, joined, members, places, scored
 
-_NET = ("mechanism_name", "composite", "beta", "eps", "prior_sd", "penalty", "fields", "learning_rate")
+NETWORK_SETTINGS = ("mechanism_name", "composite", "beta", "eps", "prior_sd", "penalty", "fields", "learning_rate")
 
 
 @cache
@@ -28,11 +28,11 @@ def vae(config: dict, seed: int) -> dict:
     """The VAE, plain or with a mechanism, all members in one program; a row per member, checkpoint and test site."""
     splits = members(config["split"], config["members"])
     each = [Standardised.of(config["metal"], config["sets"], config["log"], training) for training, _ in splits]
-    model = VAE(**{name: config[name] for name in _NET if name in config})
+    model = VAE(**{name: config[name] for name in NETWORK_SETTINGS if name in config})
     mesh = region_mesh(config["mesh_nodes"]) if model.mechanism_name else None
     seeds = [1000 * seed + k for k in range(len(splits))]
-    trained = model.fit(_stacked(each, [training for training, _ in splits]), mesh, config["checkpoints"], seeds)
-    asked = _stacked(each, [test for _, test in splits])
+    trained = model.fit(stacked(each, [training for training, _ in splits]), mesh, config["checkpoints"], seeds)
+    asked = stacked(each, [test for _, test in splits])
     rows = []
     for state in trained:
         mean, sd = state.predict(asked.s, asked.x)
@@ -42,7 +42,7 @@ def vae(config: dict, seed: int) -> dict:
     return joined(rows)
 
 
-def _stacked(each: list[Standardised], sites: list[np.ndarray]) -> Sites:
+def stacked(each: list[Standardised], sites: list[np.ndarray]) -> Sites:
     """The members' sites, the shorter lists filled up with their first site at weight 0."""
     n = max(map(len, sites))
     rows = [np.concatenate([some, np.full(n - len(some), some[0])]) for some in sites]

@@ -1,0 +1,78 @@
+"""Tables of the Jura experiment, for a document that uses booktabs."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+_METALS = ["Cd", "Cu", "Pb", "Co"]
+
+
+def tab_metals(table: pd.DataFrame) -> str:
+    wide = table.pivot(index="primary", columns="sets", values="secondaries").reindex(_METALS)
+    rows = [[metal, wide.printed[metal], wide.corrected[metal]] for metal in wide.index]
+    return _tabular("lll", ["Primary", "Secondary, as printed", "Secondary, corrected"], [rows])
+
+
+def tab_vae_networks(table: pd.DataFrame) -> str:
+    blocks = []
+    for name, part in table.groupby("network", sort=False):
+        rows = [
+            [f"{name} dense {r.layer}", f"{r.inputs}", f"{r.outputs}", f"{r.parameters:,}"] for r in part.itertuples()
+        ]
+        blocks.append([*rows, [f"{name}, total", "", "", f"{part.parameters.sum():,}"]])
+    return _tabular("lrrr", ["Layer", "inputs", "outputs", "parameters"], blocks)
+
+
+def tab_jura_results(table: pd.DataFrame) -> str:
+    return _mae(table) + "\n" + _others(table)
+
+
+def tab_jura_printed_sets(table: pd.DataFrame) -> str:
+    return _mae(table) + "\n" + _others(table)
+
+
+def _mae(table: pd.DataFrame) -> str:
+    """Mean absolute error, the paper's beneath ours; bold: below GPDK, Wilcoxon p < 0.05; dagger: above."""
+    rows = []
+    for model, part in table.groupby("model", sort=False):
+        by_metal = part.set_index("metal")
+        rows.append([_plain(model), *(_cell(by_metal.loc[metal]) for metal in _METALS)])
+        if by_metal.paper.notna().any():
+            paper = [f"{_digits(m, by_metal.paper[m])} ± {_digits(m, by_metal.paper_sd[m])}" for m in _METALS]
+            rows.append([r"\quad in the paper", *paper])
+    note = "% MAE, mean ± sd over seeds. Bold: below GPDK, dagger: above it (Wilcoxon, p < 0.05).\n"
+    return note + _tabular("lcccc", ["", *_METALS], [rows])
+
+
+def _cell(row: pd.Series) -> str:
+    spread = f" ± {_digits(row.name, row.mae_sd)}" if row.mae_sd > 0 else ""
+    text = _digits(row.name, row.mae) + spread
+    if row.p_gpdk < 0.05:
+        return rf"\textbf{{{text}}}" if row.against_gpdk < 0 else rf"{text}$^\dagger$"
+    return text
+
+
+def _others(table: pd.DataFrame) -> str:
+    """RMSE, negative log predictive density, coverage of 90% intervals."""
+    heads = ["", *(f"{metal} RMSE/NLPD/cover" for metal in _METALS)]
+    rows = []
+    for model, part in table.groupby("model", sort=False):
+        by_metal = part.set_index("metal")
+        cells = [by_metal.loc[metal] for metal in _METALS]
+        rows.append([_plain(model), *(f"{_digits(r.name, r.rmse)}/{r.nlpd:.2f}/{r.coverage:.2f}" for r in cells)])
+    return _tabular("lcccc", heads, [rows])
+
+
+def _digits(metal: str, value: float) -> str:
+    return f"{value:.3f}" if metal in ("Cd", "Co") else f"{value:.2f}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("&", r"\&").replace("%", r"\%").replace("_", r"\_")
+
+
+def _tabular(columns: str, head: list[str], blocks: list[list[list[str]]]) -> str:
+    body = "\\midrule\n".join("".join(" & ".join(row) + " \\\\\n" for row in rows) for rows in blocks)
+    body = body.replace("±", r"$\pm$").replace("←", r"$\leftarrow$")
+    top = " & ".join(head) + " \\\\\n"
+    return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{top}\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
