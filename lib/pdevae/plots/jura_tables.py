@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-_METALS = ["Cd", "Cu", "Pb", "Co"]
-
 
 def tab_metals(table: pd.DataFrame) -> str:
-    wide = table.pivot(index="primary", columns="sets", values="secondaries").reindex(_METALS)
+    wide = table.pivot(index="primary", columns="sets", values="secondaries").loc[table.primary.unique()]
     rows = [[metal, wide.printed[metal], wide.corrected[metal]] for metal in wide.index]
     return _tabular("lll", ["Primary", "Secondary, as printed", "Secondary, corrected"], [rows])
 
@@ -33,15 +31,15 @@ def tab_jura_printed_sets(table: pd.DataFrame) -> str:
 
 def _mae(table: pd.DataFrame) -> str:
     """Mean absolute error, the paper's beneath ours; bold: below GPDK, Wilcoxon p < 0.05; dagger: above."""
-    rows = []
+    metals, rows = table.metal.unique(), []
     for model, part in table.groupby("model", sort=False):
         by_metal = part.set_index("metal")
-        rows.append([_plain(model), *(_cell(by_metal.loc[metal]) for metal in _METALS)])
+        rows.append([_plain(model), *(_cell(by_metal.loc[metal]) for metal in metals)])
         if by_metal.paper.notna().any():
-            paper = [f"{_digits(m, by_metal.paper[m])} ± {_digits(m, by_metal.paper_sd[m])}" for m in _METALS]
+            paper = [f"{_digits(m, by_metal.paper[m])} ± {_digits(m, by_metal.paper_sd[m])}" for m in metals]
             rows.append([r"\quad in the paper", *paper])
     note = "% MAE, mean ± sd over seeds. Bold: below GPDK, dagger: above it (Wilcoxon, p < 0.05).\n"
-    return note + _tabular("lcccc", ["", *_METALS], [rows])
+    return note + _tabular("lcccc", ["", *metals], [rows])
 
 
 def _cell(row: pd.Series) -> str:
@@ -54,11 +52,11 @@ def _cell(row: pd.Series) -> str:
 
 def _others(table: pd.DataFrame) -> str:
     """RMSE, negative log predictive density, coverage of 90% intervals."""
-    heads = ["", *(f"{metal} RMSE/NLPD/cover" for metal in _METALS)]
-    rows = []
+    metals, rows = table.metal.unique(), []
+    heads = ["", *(f"{metal} RMSE/NLPD/cover" for metal in metals)]
     for model, part in table.groupby("model", sort=False):
         by_metal = part.set_index("metal")
-        cells = [by_metal.loc[metal] for metal in _METALS]
+        cells = [by_metal.loc[metal] for metal in metals]
         rows.append([_plain(model), *(f"{_digits(r.name, r.rmse)}/{r.nlpd:.2f}/{r.coverage:.2f}" for r in cells)])
     return _tabular("lcccc", heads, [rows])
 

@@ -1,0 +1,192 @@
+"""What the paper says of the Jura experiment, and what we wanted of it: rows for the table of claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from .results import BEST_IN_PAPER, PAPER
+
+_BARS = {
+    "GPDK": {"Cd": 0.47, "Cu": 7.5, "Pb": 11.0, "Co": 1.75},
+    "VAE-DT": {"Cd": 0.48, "Cu": 7.9, "Pb": 11.0, "Co": 1.88},
+    "VAE-NLD": {"Cd": 0.48, "Cu": 7.9, "Pb": 11.0, "Co": 1.88},
+}
+_TABLE, _SPLITS = "tab_jura_results", "fig_jura_resplits"
+
+
+def claims(table: pd.DataFrame, tests: pd.DataFrame) -> Iterator[tuple]:
+    """id, source, claim, the paper's value, ours, verdict, artefact."""
+    mae = table.pivot(index="model", columns="metal", values="mae")[list(table.metal.unique())]
+    yield from _numbers(mae)
+    yield _outperformed(mae)
+    yield _matches(table, tests)
+    yield _drop_in(tests)
+    yield _mechanism(tests)
+    yield _nonlinear(mae)
+    yield _faithful(mae)
+
+
+def bars(mae: pd.DataFrame, weights: dict[str, pd.Series]) -> Iterator[tuple]:
+    """id, bar, target, ours, met, artefact."""
+    for model, target in _BARS.items():
+        wanted = pd.Series(target)[mae.columns]
+        kind = "mean of ten repetitions" if model == "GPDK" else "composite, single-seed means"
+        met = bool((mae.loc[model] <= wanted).all())
+        yield f"jura_{_id(model)}", f"{model} ({kind}): MAE", f"≤ {_by(wanted)}", _by(mae.loc[model]), met, _TABLE
+    below = mae.loc["VAE-DT"] < mae.loc["VAE @ DT's settings"]
+    yield (
+        "jura_dt_below_vae",
+        "VAE-DT below the VAE at equal budget (same settings, no penalty) on the published split",
+        "on at least 3 of 4 metals",
+        f"{_by(mae.loc['VAE-DT'])} against {_by(mae.loc[_SAME_DT])}: {below.sum()} of {len(below)}",
+        bool(below.sum() >= min(3, len(below))),
+        _TABLE,
+    )
+    yield from _best(mae, weights)
+
+
+_SAME_DT, _SAME_NLD = "VAE @ DT's settings", "VAE @ NLD's settings"
+
+
+def _best(mae: pd.DataFrame, weights: dict[str, pd.Series]) -> Iterator[tuple]:
+    ours, wanted = mae.loc["best (ours)"], pd.Series(BEST_IN_PAPER)[mae.columns]
+    made = "; ".join(f"{m}: " + " + ".join(f"{w:.1f} {name}" for name, w in weights[m].items()) for m in mae.columns)
+    yield (
+        "jura_best",
+        f"best (ours), a pool of ensembles picked on held-out training sites ({made}): at or below the best number of "
+        "the paper's table on every metal",
+        f"≤ {_by(wanted)}",
+        _by(ours),
+        bool((ours <= wanted).all()),
+        _TABLE,
+    )
+    if "Cd" in ours:
+        row = ("jura_best_cd", "best (ours) on Cd: the best published for this split", "≤ 0.41", f"{ours.Cd:.3f}")
+        yield *row, bool(ours.Cd <= 0.41), _TABLE
+
+
+def _numbers(mae: pd.DataFrame) -> Iterator[tuple]:
+    for model, values in PAPER.items():
+        paper = pd.Series({metal: mean for metal, (mean, _) in values.items()})[mae.columns]
+        close = ((mae.loc[model] / paper - 1).abs() <= 0.05).sum()
+        verdict = "reproduced" if close == len(paper) else "partly" if close else "not reproduced"
+        claim = f"MAE of {model}, within 5%"
+        yield f"jura_mae_{_id(model)}", "tab:jura_results", claim, _by(paper), _by(mae.loc[model]), verdict, _TABLE
+
+
+def _outperformed(mae: pd.DataFrame) -> tuple:
+    others = mae.loc[["GPDK", "VAE-DT", "VAE-NLD"]]
+    worst = mae.loc["VAE"] > others.max()
+    above = mae.loc["VAE"] > mae.loc["GPDK"]
+    return (
+        "jura_vae_outperformed",
+        "tab:jura_results",
+        "The plain VAE is consistently outperformed: above GPDK, VAE-DT and VAE-NLD on every metal",
+        "worst of the four on every metal",
+        f"stopped by cross-validation: worst on {worst.sum()} of {len(worst)}, above GPDK on {above.sum()} "
+        f"({_by(mae.loc['VAE'])} against {_by(mae.loc['GPDK'])})",
+        "reproduced" if worst.all() else "partly" if above.any() else "not reproduced",
+        _TABLE,
+    )
+
+
+def _matches(table: pd.DataFrame, tests: pd.DataFrame) -> tuple:
+    """Not significantly above GPDK, over seeds (the paper's test) and over random splits."""
+    ours = table[table.model.isin(["VAE-DT", "VAE-NLD"])]
+    above = ours[(ours.p_gpdk < 0.05) & (ours.against_gpdk > 0)]
+    split = tests[tests.model.isin(["VAE-DT", "VAE-NLD"]) & (tests.against == "GPDK")]
+    split_above = split[(split.p_holm < 0.05) & (split.difference > 0)]
+    lost = set(above.metal[above.duplicated("metal", keep=False)])  # both models above
+    verdict = "reproduced" if not lost and split_above.empty else "partly" if len(lost) < ours.metal.nunique() else None
+    return (
+        "jura_pde_matches_gpdk",
+        "tab:jura_results",
+        "With the PDE the VAE outperforms or matches GPDK in all settings (Wilcoxon)",
+        "VAE-DT or VAE-NLD not above GPDK on any metal",
+        f"significantly above GPDK on the published split: {_named(above)}; over random splits (Holm): "
+        f"{_named(split_above)}",
+        verdict or "not reproduced",
+        _TABLE,
+    )
+
+
+def _drop_in(tests: pd.DataFrame) -> tuple:
+    same = tests[tests.against.isin([_SAME_DT, _SAME_NLD])]
+    better = same[(same.p_holm < 0.05) & (same.difference < 0)]
+    worse = same[(same.p_holm < 0.05) & (same.difference > 0)]
+    whole = len(better) == len(same)
+    return (
+        "jura_drop_in",
+        "tab:jura_results",
+        "The PDE is a drop-in enhancement: it lowers the error of the same architecture (same settings, no penalty)",
+        "VAE-DT and VAE-NLD below the VAE on every metal",
+        f"over random splits, significantly below (Holm): {_named(better)}; above: {_named(worse)}",
+        "reproduced" if whole else "partly" if len(better) else "not reproduced",
+        _SPLITS,
+    )
+
+
+def _mechanism(tests: pd.DataFrame) -> tuple:
+    control = tests[tests.against.isin(["VAE + Laplacian", "VAE + gradient"])]
+    better = control[(control.p_holm < 0.05) & (control.difference < 0)]
+    worse = control[(control.p_holm < 0.05) & (control.difference > 0)]
+    whole = len(better) == len(control)
+    return (
+        "jura_mechanism",
+        "tab:jura_results",
+        "It is the mechanism that helps: diffusion, transport and source against −Δu = 0 and against ∫|∇u|², no PDE",
+        "implied",
+        f"VAE-DT over random splits, significantly below (Holm): {_named(better)}; above: {_named(worse)}",
+        "reproduced" if whole else "partly" if len(better) > len(worse) else "not reproduced",
+        _SPLITS,
+    )
+
+
+def _nonlinear(mae: pd.DataFrame) -> tuple:
+    below = mae.loc["VAE-NLD"] < mae.loc["VAE-DT"]
+    said = pd.Series({metal: metal in ("Pb", "Co") for metal in mae.columns})
+    return (
+        "jura_nonlinear",
+        "tab:jura_results",
+        "Nonlinear diffusion preserves features better: VAE-NLD below VAE-DT where contamination is local (Pb, Co)",
+        "on Pb and Co, not on Cd and Cu",
+        f"below on {', '.join(below.index[below]) or 'none'} ({_by(mae.loc['VAE-NLD'])} against "
+        f"{_by(mae.loc['VAE-DT'])})",
+        "reproduced" if (below == said).all() else "partly" if (below & said).any() else "not reproduced",
+        _TABLE,
+    )
+
+
+def _faithful(mae: pd.DataFrame) -> tuple:
+    change = 100 * (mae.loc["VAE-DT, faithful"] / mae.loc["VAE"] - 1)
+    return (
+        "jura_faithful",
+        "eq:MC_cvi_sub_prob",
+        "The penalty as printed, one z for a whole field, regularises the VAE (each with its own settings)",
+        "implied",
+        "change of MAE, %: " + ", ".join(f"{metal} {value:+.1f}" for metal, value in change.items()),
+        "reproduced" if (change < -2).all() else "partly" if (change < -2).any() else "not reproduced",
+        _TABLE,
+    )
+
+
+def _named(rows: pd.DataFrame) -> str:
+    if rows.empty:
+        return "none"
+    against = rows.against if "against" in rows else pd.Series("", rows.index)
+    rivals = against.where(~against.str.startswith("VAE @") & (against != "GPDK"), "")
+    return ", ".join(
+        f"{m} {c}{' against ' + r.removeprefix('VAE + ') if r else ''}"
+        for m, c, r in zip(rows.model, rows.metal, rivals)
+    )
+
+
+def _by(values: pd.Series) -> str:
+    """Cd 0.451, Cu 7.17, …"""
+    return ", ".join(f"{metal} {v:.3f}" if v < 5 else f"{metal} {v:.2f}" for metal, v in values.items())
+
+
+def _id(model: str) -> str:
+    return model.lower().replace("vae-", "")
