@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from scipy.spatial import cKDTree
 from shapely import Polygon, box, union_all
 
 from ..errors import UserError
+from .checks import read_csv
 
 METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
 PRIMARIES = ("Cd", "Cu", "Pb", "Co")
@@ -74,33 +74,8 @@ def load(folder: Path) -> Jura:
 
 
 def _read(path: Path, schema: pa.DataFrameSchema) -> pd.DataFrame:
-    if not path.exists():
-        raise UserError(f"{path} is missing: restore it with `git checkout -- data/jura`")
-    try:
-        table = schema.validate(pd.read_csv(path))
-    except (pa.errors.SchemaError, pd.errors.ParserError, ValueError) as reason:
-        raise UserError(f"{path.name}: {_in_words(reason)}: restore it with `git checkout -- data/jura`") from reason
-    if hashlib.sha256(path.read_bytes()).hexdigest() != _SHA256[path.name]:
-        raise UserError(
-            f"{path.name} is not the file the results were made from (its SHA-256 differs; copies with typing errors "
-            "are about): restore it with `git checkout -- data/jura`"
-        )
-    return table
-
-
-def _in_words(reason: Exception) -> str:
-    """A schema error in one line; pandera's own runs over several."""
-    if not isinstance(reason, pa.errors.SchemaError):
-        return str(reason)
-    code = getattr(reason.reason_code, "name", "")
-    column = reason.schema.name if isinstance(reason.schema, pa.Column) else None
-    if code == "COLUMN_NOT_IN_DATAFRAME":
-        return f"column {reason.failure_cases.failure_case.iloc[0]} is missing"
-    if code == "DUPLICATES":
-        return f"a site stands twice (rows {sorted({int(i) + 2 for i in reason.failure_cases['index']})} of the file)"
-    rows = [int(i) + 2 for i in reason.failure_cases["index"] if pd.notna(i)]
-    what = "a value is missing" if code == "SERIES_CONTAINS_NULLS" else f"a value fails {reason.check}"
-    return f"column {column}: {what} (rows {rows[:5]} of the file)"
+    mend = "restore it with `git checkout -- data/jura` (copies with typing errors are about)"
+    return read_csv(path, schema, _SHA256[path.name], mend)
 
 
 def _no_site_twice(sites: pd.DataFrame, where: str) -> None:

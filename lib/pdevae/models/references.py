@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gpflow
 import numpy as np
-
-from .._tensorflow import tf
+import tensorflow_probability as tfp
 
 
 def training_mean(X, y, X_new):
@@ -26,16 +25,10 @@ def gaussian_process(X, y, X_new):
     width = X.shape[1]
     kernel = gpflow.kernels.Matern32(lengthscales=np.full(width, 2.0)) + gpflow.kernels.Linear(variance=np.ones(width))
     model = gpflow.models.GPR((X, y[:, None]), kernel, noise_variance=0.3)
-    model.kernel.kernels[0].lengthscales.prior = _prior(np.log(2.0), 1.0)
+    model.kernel.kernels[0].lengthscales.prior = tfp.distributions.LogNormal(np.log(2.0), np.float64(1.0))
     gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 200})
     mean, variance = model.predict_y(X_new)
     return mean.numpy()[:, 0], np.sqrt(variance.numpy()[:, 0])
-
-
-def _prior(location: float, scale: float):
-    import tensorflow_probability as tfp
-
-    return tfp.distributions.LogNormal(tf.constant(location, tf.float64), tf.constant(scale, tf.float64))
 
 
 REFERENCES = {"mean": training_mean, "ols": least_squares, "gp": gaussian_process}

@@ -9,6 +9,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from .style import bare, panels
 
@@ -51,6 +52,7 @@ def fig_jura_cv(table: pd.DataFrame) -> Figure:
     row[1].set(xlabel="ε (small: strong penalty)", xscale="log")
     row[2].set(xlabel="β (plain VAE)", xscale="log")
     row[2].legend(frameon=False)
+    _plain_ticks(row[0].xaxis)
     row[0].set_ylim(top=min(1.0, mean.relative.max() + 0.02))
     figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure
@@ -59,7 +61,7 @@ def fig_jura_cv(table: pd.DataFrame) -> Figure:
 def fig_jura_maps(table: pd.DataFrame) -> Figure:
     """Predicted concentration and the width of its 90% interval, with the sites."""
     cells, sites = table[table.kind == "cell"], table[table.kind != "cell"]
-    figure, axes = panels(2, 4, 10.5, 6.0)
+    figure, axes = panels(2, table.metal.nunique(), 2.6 * table.metal.nunique(), 6.0)
     for column, (metal, part) in zip(axes.T, cells.groupby("metal", sort=False)):
         there = sites[sites.metal == metal]
         norm = LogNorm(*np.quantile(there.value, [0.02, 0.98]))
@@ -67,8 +69,8 @@ def fig_jura_maps(table: pd.DataFrame) -> Figure:
         marks = {"training": "o", "validation": "s"}
         for kind, marker in marks.items():
             some = there[there.kind == kind]
-            style = {"c": some.value, "norm": norm, "cmap": "viridis", "ec": "w", "lw": 0.4}
-            column[0].scatter(some.x, some.y, s=9, marker=marker, **style)
+            style = {"c": some.value, "norm": norm, "cmap": "viridis", "ec": "k", "lw": 0.25}
+            column[0].scatter(some.x, some.y, s=8, marker=marker, **style)
         column[0].set_title(f"{metal}: median, sites observed")
         _cells(column[1], part, part.q95 - part.q05, "mg/kg", "magma", LogNorm())
         column[1].scatter(there.x, there.y, s=1, c="w", alpha=0.6, lw=0)
@@ -78,7 +80,7 @@ def fig_jura_maps(table: pd.DataFrame) -> Figure:
 
 def fig_jura_coefficients(table: pd.DataFrame) -> Figure:
     """What VAE-DT has learned: a(x), transport τ, and how far ten seeds agree on them."""
-    figure, axes = panels(2, 4, 10.5, 6.0)
+    figure, axes = panels(2, table.metal.nunique(), 2.6 * table.metal.nunique(), 6.0)
     limit = np.abs(table.log_a).max()
     for column, (metal, part) in zip(axes.T, table.groupby("metal", sort=False)):
         norm = plt.Normalize(-limit, limit)
@@ -94,13 +96,15 @@ def fig_jura_coefficients(table: pd.DataFrame) -> Figure:
 
 def fig_jura_errors(table: pd.DataFrame) -> Figure:
     """Validation sites: predicted against observed, and where the errors are."""
-    figure, axes = panels(2, 4, 10.5, 5.6)
+    figure, axes = panels(2, table.metal.nunique(), 2.6 * table.metal.nunique(), 5.6)
     for column, (metal, part) in zip(axes.T, table.groupby("metal", sort=False)):
         for model, one in part.groupby("model", sort=False):
             column[0].scatter(one.observed, one["median"], s=9, color=MODELS[model][0], alpha=0.6, lw=0, label=model)
         ends = [part.observed.min(), part.observed.max()]
         column[0].plot(ends, ends, "k", lw=0.8)
         column[0].set(xscale="log", yscale="log", title=metal, xlabel="observed, mg/kg")
+        for axis in (column[0].xaxis, column[0].yaxis):
+            _plain_ticks(axis)
         best = part[part.model == part.model.iloc[-1]]
         error = best["median"] - best.observed
         limit = np.quantile(np.abs(error), 0.95)
@@ -116,7 +120,7 @@ def fig_jura_errors(table: pd.DataFrame) -> Figure:
 
 def fig_jura_resplits(table: pd.DataFrame) -> Figure:
     """Random splits of all sites: MAE of each model against a rival on the same split, in per cent."""
-    figure, axes = panels(1, 4, 10.5, 3.6, sharey=True)
+    figure, axes = panels(1, table.metal.nunique(), 2 + 2.1 * table.metal.nunique(), 3.6, sharey=True)
     table = table.assign(pair=table.model + "\nagainst " + table.against)
     for ax, (metal, part) in zip(axes[0], table.groupby("metal", sort=False)):
         sns.boxplot(part, x="gain", y="pair", ax=ax, color="0.9", fliersize=0, linewidth=0.8)
@@ -131,5 +135,14 @@ def _cells(ax: Axes, part: pd.DataFrame, values, label: str, cmap: str, norm) ->
     image = np.full((len(ys), len(xs)), np.nan)
     image[np.searchsorted(ys, part.y.round(3)), np.searchsorted(xs, part.x.round(3))] = values
     drawn = ax.pcolormesh(xs, ys, image, cmap=cmap, norm=norm, shading="nearest", rasterized=True)
-    ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.75)
+    scale = ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.75)
+    if isinstance(norm, LogNorm):
+        _plain_ticks(scale.ax.yaxis)
     bare(ax)
+
+
+def _plain_ticks(axis) -> None:
+    """1, 2, 5, 10 … on a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FormatStrFormatter("%g"))
+    axis.set_minor_locator(NullLocator())

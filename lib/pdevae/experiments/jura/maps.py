@@ -27,7 +27,7 @@ def region_map(config: dict, seed: int) -> dict:
     (trained,) = model.fit(sites, region_mesh(config["mesh_nodes"]), [config["steps"]], seeds)
     cells = _cells(config["every"])
     x = (cells - frame()[0]) / frame()[1]
-    mean, sd = _kriged(config, training, x)
+    mean, sd = _kriged(config, x)
     rng = np.random.default_rng([seed, 47])
     drawn = [
         _components(trained, known, mean + sd * rng.normal(size=mean.shape), x, k) for k in range(_SECONDARY_DRAWS)
@@ -44,7 +44,7 @@ def _cells(every: int) -> np.ndarray:
     return grid[(number % every == 0).all(axis=1)]
 
 
-def _kriged(config: dict, training: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _kriged(config: dict, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd of the secondaries' logarithms; [n, secondaries]."""
     log = np.log(data().secondaries(config["metal"], config["sets"]))
     centre, spread = log.mean(axis=0), log.std(axis=0)
