@@ -173,6 +173,16 @@ def test_kl_and_draws_are_those_of_a_gaussian_with_factor_C():
     )
 
 
+def test_the_encoders_factor_has_a_positive_diagonal_and_is_free_below_it():
+    model = VAE()
+    parameters = {"encoder": tf.constant(encoder(2).init([0]))}
+    inputs = tf.constant(np.random.default_rng(0).normal(size=(1, 50, 4)), tf.float32)
+    _, entries = model.encode(parameters, inputs)
+    on_diagonal = np.equal(*np.tril_indices(LATENT))
+    assert (entries.numpy()[..., on_diagonal] > 0).all()
+    assert (entries.numpy()[..., ~on_diagonal] < 0).any()
+
+
 def drawn(model: VAE, fields: int = 2) -> Draw:
     """Fields of an untrained model."""
     rng = np.random.default_rng(1)

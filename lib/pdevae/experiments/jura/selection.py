@@ -25,6 +25,12 @@ def ranking(found: pd.DataFrame, model: str) -> pd.DataFrame:
     return mine.groupby(settings).relative.mean().sort_values(kind="stable").reset_index()
 
 
+def tried(found: pd.DataFrame) -> pd.Series:
+    """How many settings of each model were scored on held-out training sites."""
+    settings = [name for name in _SETTINGS if name in found]
+    return found.drop_duplicates(["model", *settings]).groupby("model", sort=False).size()
+
+
 def chosen(found: pd.DataFrame, model: str) -> dict:
     """One choice for all metals: four choices of one's own would fit the noise of 259 sites."""
     best = ranking(found, model).iloc[0].drop("relative").to_dict()
