@@ -30,13 +30,14 @@ def claims(table: pd.DataFrame, tests: pd.DataFrame) -> Iterator[tuple]:
         yield _faithful(mae)
 
 
-def bars(mae: pd.DataFrame, weights: dict[str, pd.Series]) -> Iterator[tuple]:
-    """id, bar, target, ours, met, artefact."""
+def bars(mae: pd.DataFrame, weights: dict[str, pd.Series], nld: str) -> Iterator[tuple]:
+    """id, bar, target, ours, met, artefact; ``nld`` names the form of a(u, ∇u) that cross-validation prefers."""
     for model, target in _BARS.items():
-        wanted = pd.Series(target)[mae.columns]
-        kind = "mean of ten repetitions" if model == "GPDK" else "composite, single-seed means"
-        met = bool((mae.loc[model] <= wanted).all())
-        yield f"jura_{_id(model)}", f"{model} ({kind}): MAE", f"≤ {_by(wanted)}", _by(mae.loc[model]), met, _TABLE
+        wanted, shown = pd.Series(target)[mae.columns], nld if model == "VAE-NLD" else model
+        kind = "mean of its repetitions" if model == "GPDK" else "composite, single-seed means"
+        kind += "; the form that cross-validation prefers" if model == "VAE-NLD" else ""
+        met = bool((mae.loc[shown] <= wanted).all())
+        yield f"jura_{_id(model)}", f"{shown} ({kind}): MAE", f"≤ {_by(wanted)}", _by(mae.loc[shown]), met, _TABLE
     below = mae.loc["VAE-DT"] < mae.loc["VAE @ DT's settings"]
     yield (
         "jura_dt_below_vae",
