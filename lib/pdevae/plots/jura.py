@@ -138,6 +138,9 @@ def _cells(ax: Axes, part: pd.DataFrame, values, label: str, cmap: str, norm) ->
     scale = ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.75)
     if isinstance(norm, LogNorm):
         _plain_ticks(scale.ax.yaxis)
+    left, bottom = xs.max() - 1, ys.min()
+    ax.plot([left, left + 1], [bottom, bottom], "k", lw=1.5)
+    ax.text(left + 0.5, bottom + 0.06, "1 km", ha="center", va="bottom", fontsize=6)
     bare(ax)
 
 

@@ -28,7 +28,7 @@ def best_starts(table: pd.DataFrame, among: int = 3) -> pd.DataFrame:
     """Repetition k of GPDK: the likeliest of the fits k, k + 1, … from their own random starts."""
     likelihood = table.groupby(["metal", "member"]).log_likelihood.first().unstack()
     count, repetitions = likelihood.shape[1], []
-    for metal, values in likelihood.iterrows():
+    for metal, values in likelihood.loc[table.metal.unique()].iterrows():
         for k in range(count):
             group = [(k + j) % count for j in range(min(among, count))]
             best = max(group, key=lambda start: values[start])
