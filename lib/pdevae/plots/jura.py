@@ -52,8 +52,10 @@ def fig_jura_cv(table: pd.DataFrame) -> Figure:
     row[1].set(xlabel="ε (small: strong penalty)", xscale="log")
     row[2].set(xlabel="β (plain VAE)", xscale="log")
     row[2].legend(frameon=False)
-    _plain_ticks(row[0].xaxis)
-    row[0].set_ylim(top=min(1.0, mean.relative.max() + 0.02))
+    for ax, name in zip(row, ("steps", "eps", "beta")):
+        ax.set_xticks(sorted(mean[name].dropna().unique()))
+        ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        ax.xaxis.set_minor_locator(NullLocator())
     figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure
 

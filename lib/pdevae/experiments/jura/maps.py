@@ -9,7 +9,7 @@ from ...models.vae import VAE
 from .splits import Standardised, data, frame, places
 from .vae import NETWORK_SETTINGS, region_mesh, stacked
 
-_SECONDARY_DRAWS = 5
+_SECONDARY_DRAWS = 8  # in pairs of opposite sign
 _KEPT = 10  # of a member's draws of z, for each draw of the secondaries
 
 
