@@ -18,7 +18,7 @@ from pdevae.models import gpdk
 from pdevae.models.mechanisms import LATENT, MECHANISMS
 from pdevae.models.predictive import Predictive
 from pdevae.models.vae import VAE, Draw, _kl, _times, decoder, encoder
-from pdevae.operators import Diffusion
+from pdevae.operators import Diffusion, NonlinearDiffusion, Source, Transport
 from pdevae.penalties.gradient import GradientPenalty
 from pdevae.runner.settings import project_root
 
@@ -216,9 +216,30 @@ def test_a_mechanism_starts_as_the_laplacian(name):
     np.testing.assert_allclose(penalty, laplacian, rtol=1e-4)
 
 
+EQUATIONS = {  # with log a or log c, τ and f constant
+    "DT": Diffusion(np.exp(0.2)) + Transport(tf.constant([0.7, -0.4])) - Source(0.3),
+    "NLD": NonlinearDiffusion(lambda x, z, u, g: np.exp(0.2) / tf.sqrt(tf.reduce_sum(g**2, -1) + 0.25)) - Source(0.3),
+    "NLD-net": Diffusion(np.exp(0.2)) - Source(0.3),
+}
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_a_mechanism_is_its_equation(name):
+    """Heads that give constants (their last biases), scaled by the prior sd."""
+    draw = drawn(VAE(name, prior_sd=0.5))
+    for head, bias in {"log a": [0.2], "log c": [0.2], "τ": [0.7, -0.4], "f": [0.3]}.items():
+        if head in draw.parameters:
+            weights = draw.parameters[head].numpy()
+            weights[:, -len(bias) :] = np.array(bias) / 0.5
+            draw.parameters[head] = tf.constant(weights)
+    mu, mesh = (lambda x, z: z.mu(x)), vae.region_mesh(80)
+    found = MECHANISMS[name].penalty(mesh, "exact", 32, 1)(mu, draw, None)
+    np.testing.assert_allclose(found, ExactPenalty(mesh, EQUATIONS[name], dtype=tf.float32)(mu, draw), rtol=1e-3)
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_strong_penalty_is_obeyed(name):
-    """Twenty steps at a small ε leave less of a residual than twenty without."""
+    """Forty steps at a small ε leave less of a residual than forty without."""
     training, _ = splits.members("cv", 1)[0]
     known = splits.Standardised.of("Co", "corrected", True, training)
     sites, mesh = vae.stacked([known], [training]), vae.region_mesh(80)

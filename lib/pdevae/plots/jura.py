@@ -83,16 +83,20 @@ def fig_jura_maps(table: pd.DataFrame) -> Figure:
 def fig_jura_coefficients(table: pd.DataFrame) -> Figure:
     """What VAE-DT has learned: a(x), transport τ, and how far ten seeds agree on them."""
     figure, axes = panels(2, table.metal.nunique(), 2.6 * table.metal.nunique(), 6.0)
-    limit = np.abs(table.log_a).max()
+    limit, longest = np.abs(table.log_a).max(), np.hypot(table.tau_x, table.tau_y).max()
     for column, (metal, part) in zip(axes.T, table.groupby("metal", sort=False)):
         norm = plt.Normalize(-limit, limit)
         _cells(column[0], part, part.log_a, "log a (relative)", "RdBu_r", norm)
         some = part.iloc[::7]
-        column[0].quiver(some.x, some.y, some.tau_x, some.tau_y, angles="xy", width=0.006, pivot="mid")
+        style = {"angles": "xy", "width": 0.006, "pivot": "mid", "scale_units": "width", "scale": 6 * longest}
+        arrows = column[0].quiver(some.x, some.y, some.tau_x, some.tau_y, **style)
+        column[0].quiverkey(
+            arrows, 0.12, 0.06, longest, f"|τ| = {longest:.2g}", labelpos="N", fontproperties={"size": 6}
+        )
         length = np.hypot(part.tau_x, part.tau_y).mean()
-        column[0].set_title(f"{metal}: log a and τ (mean |τ| {length:.2f})")
+        column[0].set_title(f"{metal}: log a, τ (mean |τ| {length:.3f})")
         _cells(column[1], part, part.log_a_sd, "sd of log a between seeds", "magma", None)
-        column[1].set_title(f"{metal}: sd of τ between seeds {part.tau_sd.mean():.2f}")
+        column[1].set_title(f"{metal}: sd of τ between seeds {part.tau_sd.mean():.3f}")
     return figure
 
 

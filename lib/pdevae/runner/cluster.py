@@ -15,7 +15,7 @@ from .settings import RunSettings
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 # Dask has its workers give every freed block back to the system at once; a training step frees and takes megabytes, and
-# half its time would go into page faults.
+# more than a third of its time would go into page faults.
 _MEMORY_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 
 

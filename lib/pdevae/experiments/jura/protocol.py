@@ -36,7 +36,7 @@ def run_vae(
         {k: v for k, v in settings.items() if k != "steps"}
         | VAES[name.partition(" @ ")[0]]
         | {"model": name, "metal": metal, "sets": sets, "split": split, "members": members}
-        | {"checkpoints": list(np.atleast_1d(settings["steps"]).tolist())}
+        | {"checkpoints": np.atleast_1d(settings["steps"]).tolist()}
         for name, choices in rows.items()
         for settings in choices
         for metal in metals
