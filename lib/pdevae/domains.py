@@ -6,10 +6,11 @@ Triangle (through meshpy) does the meshing: size control, holes, and no angle un
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import meshpy.triangle
 import numpy as np
+from scipy.spatial import cKDTree
 from shapely import LineString, Polygon
 from shapely.ops import polygonize
 from shapely.validation import explain_validity
@@ -75,7 +76,12 @@ class _Outlined:
         if nodes is not None:
             return self._mesh_with(nodes, coarse)
         shape = self.outline(max_edge, 0.25 * max_edge if coarse else None)
-        return Mesh(*_triangulate(shape, max_area=np.sqrt(3) / 4 * max_edge**2), self)
+        finer = None if coarse else self.grading(max_edge)
+        return Mesh(*_triangulate(shape, np.sqrt(3) / 4 * max_edge**2, finer), self)
+
+    def grading(self, max_edge: float) -> Callable[[np.ndarray], float] | None:
+        """Where the mesh shall be finer: a place's share of ``max_edge``."""
+        return None
 
     def _mesh_with(self, nodes: int, coarse: bool) -> Mesh:
         """Meshes, each nearer to the wanted number of nodes; a large one is calibrated on a small one."""
@@ -118,6 +124,19 @@ class PolygonDomain(_Outlined):
         return self.shape if tolerance is None else self.shape.simplify(tolerance)
 
 
+@dataclass(frozen=True, eq=False)
+class GradedDomain(PolygonDomain):
+    """A polygon meshed more finely near some places [k, 2]: edges grow from ``finest`` of the largest to all of it."""
+
+    towards: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+    finest: float = 0.4
+    reach: float = 3.0  # edges: how far from a place the largest is allowed
+
+    def grading(self, max_edge):
+        tree = cKDTree(self.towards)
+        return lambda x: min(1.0, self.finest + (1 - self.finest) * tree.query(x)[0] / (self.reach * max_edge))
+
+
 @dataclass(frozen=True)
 class Curve(_Outlined):
     """The region inside a smooth closed curve r(θ) around the origin, redrawn at each mesh size."""
@@ -146,7 +165,7 @@ def _one_size(nodes, max_edge) -> None:
         raise UserError(f"a mesh cannot have nodes={nodes}, max_edge={max_edge}: the size must be positive")
 
 
-def _triangulate(shape: Polygon, max_area: float) -> tuple[np.ndarray, np.ndarray]:
+def _triangulate(shape: Polygon, max_area: float, finer=None) -> tuple[np.ndarray, np.ndarray]:
     rings = [np.asarray(ring.coords)[:-1] for ring in (shape.exterior, *shape.interiors)]
     starts = np.cumsum([0] + [len(ring) for ring in rings])
     facets = [
@@ -156,5 +175,8 @@ def _triangulate(shape: Polygon, max_area: float) -> tuple[np.ndarray, np.ndarra
     info.set_points(np.concatenate(rings).tolist())
     info.set_facets(np.concatenate(facets).tolist())
     info.set_holes([Polygon(ring).representative_point().coords[0] for ring in rings[1:]])
-    built = meshpy.triangle.build(info, max_volume=max_area, min_angle=30)
+    too_large = None
+    if finer is not None:
+        too_large = lambda corners, area: area > max_area * finer([sum(v) / 3 for v in zip(*corners)]) ** 2  # noqa: E731
+    built = meshpy.triangle.build(info, max_volume=max_area, min_angle=30, refinement_func=too_large)
     return np.array(built.points), np.array(built.elements)

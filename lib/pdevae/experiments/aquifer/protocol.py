@@ -1,0 +1,93 @@
+"""Who is compared with whom: models by name, and runs of them on the same splits."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pandas as pd
+
+from ...runner import replicates
+from . import fem, gp, networks
+
+GPS = {
+    "GP 5/2": {"kernel": "5/2", "mean": "zero"},
+    "GP 3/2": {"kernel": "3/2", "mean": "zero"},
+    "GP 5/2 + linear": {"kernel": "5/2", "mean": "linear"},
+    "GP 3/2 + linear": {"kernel": "3/2", "mean": "linear"},
+    "GP 3/2 + base level": {"kernel": "3/2", "mean": "base"},
+}
+NETWORKS = {
+    "GP-D": {"mechanism": "GP-D", "penalty": "exact"},
+    "GP-DT": {"mechanism": "GP-DT", "penalty": "exact"},
+    "GP-DT, two-level": {"mechanism": "GP-DT", "penalty": "two-level", "n_patches": 16},
+    "GP-DT, taper P=1": {"mechanism": "GP-DT", "penalty": "hard", "n_patches": 1},
+    "GP-DT, taper P=16": {"mechanism": "GP-DT", "penalty": "hard", "n_patches": 16},
+    "network, no PDE": {"mechanism": "none", "penalty": "exact"},
+    "network, Laplacian": {"mechanism": "Laplace", "penalty": "exact"},
+}
+
+
+Rows = dict[str, list[dict]]  # a row's name and the settings to try
+
+
+def grid(**axes) -> list[dict]:
+    """All combinations."""
+    return [dict(zip(axes, values)) for values in product(*axes.values())]
+
+
+def run_gps(names, source: str, split: str, response: str, seeds: int) -> pd.DataFrame:
+    """Each kernel and mean, ``seeds`` random starts of the hyperparameters; depth has no base level."""
+    kept = [name for name in names if response == "altitude" or GPS[name]["mean"] != "base"]
+    configs = [{"model": name, **GPS[name], **_place(source, split, response)} for name in kept]
+    return replicates.run(gp.gaussian_process, configs, range(seeds))
+
+
+def run_deep_gp(source: str, split: str, response: str, steps: int, seeds: int) -> pd.DataFrame:
+    config = {"model": "deep GP", "steps": steps, **_place(source, split, response)}
+    return replicates.run(gp.deep, [config], range(seeds))
+
+
+def run_networks(
+    rows: dict[str, list[dict]],
+    source: str,
+    split: str,
+    response: str,
+    cycles: list[int],
+    repeats: int,
+    mesh_nodes: int,
+) -> pd.DataFrame:
+    """Each named row with each of its settings, seen at the end of each of these cycles of ε."""
+    common = {"cycles_seen": cycles, "repeats": repeats, "mesh_nodes": mesh_nodes, **_place(source, split, response)}
+    configs = [
+        {"model": name, **NETWORKS[name], **settings, **common}
+        for name, choices in rows.items()
+        for settings in choices
+    ]
+    return replicates.run(networks.network, configs, [0])
+
+
+def run_fem(
+    rows: Rows, source: str, split: str, response: str, mesh_nodes: int, draws: int, seeds: int
+) -> pd.DataFrame:
+    """The model on the mesh, ``draws`` of Laplace's q, from ``seeds`` random starts."""
+    common = {"mesh_nodes": mesh_nodes, "draws": draws, **_place(source, split, response)}
+    configs = [{"model": name, **settings, **common} for name, choices in rows.items() for settings in choices]
+    return replicates.run(fem.fem, configs, range(seeds))
+
+
+def fem_grid(response: str, log_a: list[list[float]], transport_sds: list[float], covariate_sds: list[float]):
+    """Rows by name with their settings: a = 1, a (D), a and τ (DT), each also with the base level as covariate."""
+    axes = grid(trend=["constant", "linear"], transport_sd=transport_sds, covariate_sd=covariate_sds, log_a=log_a)
+    rows: Rows = {}
+    for axis in axes:
+        (sd, length), tau, base = axis["log_a"], axis["transport_sd"], axis["covariate_sd"]
+        if (base and response == "depth") or (tau and not sd):
+            continue
+        name = ("FEM, a = 1" if not sd else "FEM-DT" if tau else "FEM-D") + (" + base level" if base else "")
+        settings = {"log_a_sd": sd, "log_a_length": length, "transport_sd": tau, "covariate_sd": base}
+        rows.setdefault(name, []).append(settings | {"trend": axis["trend"]})
+    return rows
+
+
+def _place(source: str, split: str, response: str) -> dict:
+    return {"source": source, "split": split, "response": response}

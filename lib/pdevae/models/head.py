@@ -1,0 +1,288 @@
+"""Groundwater head as a random field that a PDE ties together, without a network: ours.
+
+    −∇·(a∇u) + τ·∇u = f + w,   log a ~ GP,  τ ~ N(0, s²I),  f ~ GP,  ‖w‖ = ε in the dual norm,
+    u on the boundary ~ trend + GP,   y = u(wells) + noise
+
+On a mesh, u is Gaussian given a and τ: f, w and the boundary values are integrated out exactly, and what is left to
+find are log a (whitened at inducing points), τ and a handful of scales: by MAP, with Laplace's q around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+import tensorflow_probability as tfp
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+from .._tensorflow import constant_property, tf
+from ..hierarchy import interpolation
+from ..mesh import Mesh
+from ..operators import Diffusion, Transport
+from ..weak_form import WeakForm, stiffness
+from .kernels import InducedField, matern32, matern52, spread_out
+
+_JITTER = 1e-8
+_FARTHEST = 5.0  # prior standard deviations that a line search may go
+# scales and their log-normal priors (median, sd of the logarithm); heads are standardised, 100 km is one
+SCALES = {
+    "source": (1.0, 1.5),
+    "source_length": (0.3, 0.5),
+    "eps": (0.05, 1.0),
+    "edge": (0.5, 1.0),
+    "edge_length": (0.5, 0.7),
+    "noise": (0.03, 1.0),
+}
+_MEDIAN, _WIDTH = (np.array([pair[k] for pair in SCALES.values()]) for k in (0, 1))
+
+
+class Coefficients(NamedTuple):
+    """z of the equation: log a at the elements [M, E] and τ [M, 2]."""
+
+    log_a: tf.Tensor
+    tau: tf.Tensor
+
+
+EQUATION = Diffusion(lambda x, z: tf.exp(z.log_a)) + Transport(lambda x, z: z.tau[:, None])
+
+
+@dataclass(frozen=True)
+class HeadModel:
+    """Settings that are not learned. ``log_a_sd`` 0 means a = 1, ``transport_sd`` 0 no transport."""
+
+    log_a_sd: float = 0.0
+    log_a_length: float = 0.5
+    transport_sd: float = 0.0
+    trend: str = "linear"  # of the boundary values: "constant", "linear"
+    trend_sd: float = 2.0
+    covariate_sd: float = 0.0  # of the coefficient of a known surface added to the field
+    n_inducing: int = 50
+
+    def on(self, mesh: Mesh, covariate: Callable[[np.ndarray], np.ndarray] | None = None, inducing=None) -> OnMesh:
+        """On a mesh; ``inducing`` points [k, 2] of log a (default: spread over its nodes), to compare meshes."""
+        points = spread_out(mesh.points, self.n_inducing) if inducing is None else inducing
+        return OnMesh(self, mesh, covariate or (lambda x: np.zeros(len(x))), points)
+
+
+@dataclass(frozen=True, eq=False)
+class OnMesh:
+    """The model's matrices on a mesh. ``covariate``: the known surface, at places [n, 2], about standardised."""
+
+    model: HeadModel
+    mesh: Mesh
+    covariate: Callable[[np.ndarray], np.ndarray]
+    inducing: np.ndarray
+
+    @cached_property
+    def weak(self) -> WeakForm:
+        return WeakForm(self.mesh, EQUATION)
+
+    @constant_property
+    def log_a(self) -> InducedField:
+        return InducedField(self.inducing, self.model.log_a_sd, self.model.log_a_length)
+
+    @constant_property
+    def _log_a_basis(self) -> tf.Tensor:
+        return tf.constant(self.log_a.basis(self.weak.elements.centroid.numpy()))
+
+    @cached_property
+    def n_fields(self) -> int:
+        """Unknowns of the coefficients: whitened log a, whitened τ."""
+        return (self.model.n_inducing if self.model.log_a_sd else 0) + (2 if self.model.transport_sd else 0)
+
+    def coefficients(self, v: tf.Tensor) -> Coefficients:
+        """From whitened unknowns [n_fields]."""
+        log_a, tau = tf.zeros([1, self.mesh.n_elements], tf.float64), tf.zeros([1, 2], tf.float64)
+        if self.model.log_a_sd:
+            log_a = tf.linalg.matvec(self._log_a_basis, v[: self.model.n_inducing])[None]
+        if self.model.transport_sd:
+            tau = self.model.transport_sd * v[None, -2:]
+        return Coefficients(log_a, tau)
+
+    def matrix(self, z: Coefficients) -> tuple[tf.Tensor, tf.Tensor]:
+        """L[z], dense: interior rows by interior and by boundary columns."""
+        K, n, t = self.weak.element_system(z)[0][0], self.mesh.n_nodes, self._triangles
+        pairs = tf.reshape(t[:, :, None] * n + t[:, None, :], [-1])
+        L = tf.reshape(tf.math.unsorted_segment_sum(tf.reshape(K, [-1]), pairs, n * n), [n, n])
+        L = tf.gather(L, self.mesh.interior)
+        return tf.gather(L, self.mesh.interior, axis=1), tf.gather(L, self.edge, axis=1)
+
+    @constant_property
+    def _triangles(self):
+        return tf.constant(self.mesh.triangles, tf.int64)
+
+    @cached_property
+    def edge(self) -> np.ndarray:
+        return np.flatnonzero(self.mesh.is_boundary)
+
+    @constant_property
+    def mass(self) -> np.ndarray:
+        """Lumped, at the interior nodes: f's load is mass · f."""
+        area = self.weak.elements.area.numpy()
+        return np.bincount(self.mesh.triangles.ravel(), np.repeat(area / 3, 3), self.mesh.n_nodes)[self.mesh.interior]
+
+    @constant_property
+    def _interior_distance(self) -> np.ndarray:
+        x = self.mesh.points[self.mesh.interior]
+        return cdist(x, x)
+
+    @constant_property
+    def _edge_distance(self):
+        x = self.mesh.points[self.edge]
+        return tf.constant(cdist(x, x))
+
+    @constant_property
+    def stiffness(self) -> np.ndarray:
+        return stiffness(self.mesh).toarray()
+
+    @constant_property
+    def _trend(self):
+        """Constant and slopes at the boundary nodes, with their prior sd."""
+        x = self.mesh.points[self.edge]
+        basis = np.column_stack([np.ones(len(x)), x]) if self.model.trend == "linear" else np.ones((len(x), 1))
+        return tf.constant(self.model.trend_sd * basis)
+
+    def source_covariance(self, s: dict, x: np.ndarray) -> np.ndarray:
+        """Of f at places [n, 2] and at the interior nodes; [n, N]."""
+        return s["source"] ** 2 * matern52(cdist(x, self.mesh.points[self.mesh.interior]) / s["source_length"]).numpy()
+
+    def load_covariance(self, s: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Of f and w, tested with the interior nodes: M K_f M + ε²A."""
+        K_f = s["source"] ** 2 * matern52(self._interior_distance / s["source_length"])
+        return self.mass[:, None] * K_f * self.mass + s["eps"] ** 2 * self.stiffness
+
+    def edge_covariance(self, s: dict[str, tf.Tensor]) -> tf.Tensor:
+        K = s["edge"] ** 2 * matern32(self._edge_distance / s["edge_length"])
+        return K + tf.matmul(self._trend, self._trend, transpose_b=True)
+
+    def responses(self, v: tf.Tensor, H: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+        """u read by the rows of H [k, n]: its dependence on the loads, H_i L⁻¹, and on the boundary values."""
+        L_ii, L_ib = self.matrix(self.coefficients(v))
+        G = tf.transpose(tf.linalg.solve(L_ii, tf.constant(H[:, self.mesh.interior].T), adjoint=True))
+        return G, tf.constant(H[:, self.edge]) - tf.matmul(G, L_ib)
+
+    def read(self, x: np.ndarray) -> np.ndarray:
+        return interpolation(self.mesh, x).toarray()
+
+    def fit(self, x: np.ndarray, y: np.ndarray, seed: int = 0, most: int = 300) -> Fitted:
+        """MAP of the coefficients and scales from values y (standardised) at places x, from a start of its own."""
+        objective = Objective(self, x, y)
+        start = 0.3 * np.random.default_rng([seed, 60]).normal(size=self.n_fields + len(SCALES))
+        found = minimize(
+            objective.value_and_gradient,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-_FARTHEST, _FARTHEST)] * len(start),
+            options={"maxiter": most},
+        )
+        return Fitted(self, x, y, found.x, float(-found.fun), objective)
+
+
+class Objective:
+    """−log p(y, v, scales), up to a constant; scales as whitened logarithms."""
+
+    def __init__(self, on: OnMesh, x: np.ndarray, y: np.ndarray):
+        self.on, self.y = on, tf.constant(y)
+        self.H = on.read(x)
+        self.t = tf.constant(on.model.covariate_sd * on.covariate(x))
+        self._graph = tf.function(self._value_and_gradient).get_concrete_function(
+            tf.TensorSpec([on.n_fields + len(SCALES)], tf.float64)
+        )
+
+    def scales(self, p) -> dict[str, tf.Tensor]:
+        each = tf.unstack(_MEDIAN * tf.exp(_WIDTH * p[self.on.n_fields :]))
+        return dict(zip(SCALES, each))
+
+    def covariance(self, p) -> tf.Tensor:
+        """Of y."""
+        s = self.scales(p)
+        G, R = self.on.responses(p[: self.on.n_fields], self.H)
+        K = tf.matmul(G @ self.on.load_covariance(s), G, transpose_b=True)
+        K += tf.matmul(R @ self.on.edge_covariance(s), R, transpose_b=True) + self.t[:, None] * self.t
+        return K + (s["noise"] ** 2 + _JITTER) * tf.eye(len(self.y), dtype=tf.float64)
+
+    def __call__(self, p: tf.Tensor) -> tf.Tensor:
+        C = tf.linalg.cholesky(self.covariance(p))
+        white = tf.linalg.triangular_solve(C, self.y[:, None])
+        return (
+            0.5 * tf.reduce_sum(white**2) + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C))) + tf.reduce_sum(p**2) / 2
+        )
+
+    def _value_and_gradient(self, p):
+        return tfp.math.value_and_gradient(self, p)
+
+    def value_and_gradient(self, p: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self._graph(tf.constant(p))
+        return float(value), gradient.numpy()
+
+
+class Conditional(NamedTuple):
+    """Mean and standard deviation of the head (with noise, for ``sd``) at some places."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The mode ``p`` (coefficients, then scales) and the log posterior there."""
+
+    on: OnMesh
+    x: np.ndarray
+    y: np.ndarray
+    p: np.ndarray
+    log_posterior: float
+    objective: Objective
+
+    @cached_property
+    def scales(self) -> dict[str, float]:
+        return {name: float(v) for name, v in self.objective.scales(tf.constant(self.p)).items()}
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """C with q = N(p, CCᵀ): Laplace, the Hessian by differences of gradients; never wider than the prior."""
+        step, d = 1e-3, len(self.p)
+        slopes = [
+            [self.objective.value_and_gradient(self.p + sign * step * e)[1] for sign in (1, -1)] for e in np.eye(d)
+        ]
+        H = np.stack([(up - down) / (2 * step) for up, down in slopes])
+        values, vectors = np.linalg.eigh((H + H.T) / 2)
+        return vectors / np.sqrt(np.maximum(values, 1.0))
+
+    def draws(self, count: int, seed: int = 0) -> np.ndarray:
+        """Of q, the first the mode itself; [count, d]."""
+        normal = np.random.default_rng([seed, 61]).normal(size=(count, len(self.p)))
+        normal[0] = 0.0
+        return self.p + normal @ self.spread.T
+
+    def at(self, x: np.ndarray, p: np.ndarray | None = None, noise: bool = True) -> Conditional:
+        """Exact, given coefficients and scales."""
+        p, H = tf.constant(self.p if p is None else p), self.on.read(x)
+        s = {name: float(v) for name, v in self.objective.scales(p).items()}
+        both = np.concatenate([self.objective.H, H])
+        G, R = (v.numpy() for v in self.on.responses(p[: self.on.n_fields], both))
+        t = self.on.model.covariate_sd * self.on.covariate(np.concatenate([self.x, x]))
+        K_b, K_e = self.on.load_covariance(s).numpy(), self.on.edge_covariance(s).numpy()
+        n = len(self.y)
+        cross = G[n:] @ K_b @ G[:n].T + R[n:] @ K_e @ R[:n].T + np.outer(t[n:], t[:n])
+        own = np.sum(G[n:] @ K_b * G[n:], axis=1) + np.sum(R[n:] @ K_e * R[n:], axis=1) + t[n:] ** 2
+        factor = scipy.linalg.cho_factor(self.objective.covariance(p).numpy(), lower=True)
+        mean = cross @ scipy.linalg.cho_solve(factor, self.y)
+        variance = own - np.sum(cross * scipy.linalg.cho_solve(factor, cross.T).T, axis=1)
+        return Conditional(mean, np.sqrt(np.maximum(variance, 1e-12) + noise * s["noise"] ** 2))
+
+    def source(self, x: np.ndarray, p: np.ndarray | None = None) -> Conditional:
+        """f at places x, given the rest; per unit of y."""
+        p = tf.constant(self.p if p is None else p)
+        s = {name: float(v) for name, v in self.objective.scales(p).items()}
+        G, _ = (v.numpy() for v in self.on.responses(p[: self.on.n_fields], self.objective.H))
+        cross = (self.on.source_covariance(s, x) * self.on.mass) @ G.T
+        factor = scipy.linalg.cho_factor(self.objective.covariance(p).numpy(), lower=True)
+        variance = s["source"] ** 2 - np.sum(cross * scipy.linalg.cho_solve(factor, cross.T).T, axis=1)
+        return Conditional(cross @ scipy.linalg.cho_solve(factor, self.y), np.sqrt(np.maximum(variance, 1e-12)))
