@@ -10,7 +10,7 @@ find are log a (whitened at inducing points), τ and a handful of scales: by MAP
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -38,7 +38,6 @@ SCALES = {
     "edge_length": (0.5, 0.7),
     "noise": (0.03, 1.0),
 }
-_MEDIAN, _WIDTH = (np.array([pair[k] for pair in SCALES.values()]) for k in (0, 1))
 
 
 class Coefficients(NamedTuple):
@@ -62,6 +61,7 @@ class HeadModel:
     trend_sd: float = 2.0
     covariate_sd: float = 0.0  # of the coefficient of a known surface added to the field
     n_inducing: int = 50
+    scales: dict[str, tuple[float, float]] = field(default_factory=lambda: SCALES)
 
     def on(self, mesh: Mesh, covariate: Callable[[np.ndarray], np.ndarray] | None = None, inducing=None) -> OnMesh:
         """On a mesh; ``inducing`` points [k, 2] of log a (default: spread over its nodes), to compare meshes."""
@@ -196,8 +196,8 @@ class Objective:
         )
 
     def scales(self, p) -> dict[str, tf.Tensor]:
-        each = tf.unstack(_MEDIAN * tf.exp(_WIDTH * p[self.on.n_fields :]))
-        return dict(zip(SCALES, each))
+        priors = zip(self.on.model.scales.items(), tf.unstack(p[self.on.n_fields :]))
+        return {name: median * tf.exp(width * v) for (name, (median, width)), v in priors}
 
     def covariance(self, p) -> tf.Tensor:
         """Of y."""

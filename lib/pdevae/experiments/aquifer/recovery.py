@@ -1,0 +1,129 @@
+"""Are a, f and τ found again? On simulated aquifers, where they are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..._tensorflow import tf
+from ...data import twin
+from ...inference.hmc import HMC
+from ...models.head import Fitted
+from ...models.surrogate import Surrogate
+from . import networks
+from .splits import Member, Standardised, data, frame, members, places, plain
+
+_INTERVAL = np.array([0.05, 0.95])
+
+
+def laplace(config: dict, seed: int) -> dict:
+    """Our model: how much of log a, f and τ lies in the 90% intervals of q; with ``hmc`` draws, how exact q is."""
+    source, member, known, fitted = _fitted(config, seed)
+    found = _summary(source, known, fitted, fitted.draws(config["draws"], seed), seed)
+    if config["hmc"]:
+        sampled = _sampled(fitted, config["hmc"], seed)
+        found |= _against_exact(source, member, fitted, fitted.draws(config["draws"], seed), sampled)
+    return found
+
+
+def surrogate(config: dict, seed: int) -> dict:
+    """GP-DT on the same: its q is Gaussian in log a, f and τ."""
+    source = f"twin:{seed}"
+    (member,) = members(source, "full")
+    known = Standardised.of(source, "altitude", member)
+    model = Surrogate(
+        log_a_sd=twin.MODEL.log_a_sd,
+        log_a_length=twin.MODEL.log_a_length,
+        source_sd=twin.TRUE_SCALES["source"] * twin.FEET[1] / known.spread,
+        source_length=twin.TRUE_SCALES["source_length"],
+        period=config["period"],
+    )
+    mesh = plain(source, config["mesh_nodes"])
+    (trained,) = model.fit(networks.stacked(source, (member,), [known]), mesh, [config["cycles"]], [seed])
+    inside = mesh.points[mesh.interior]
+    found = {name: value[0] for name, value in trained.coefficients(mesh, inside).items()}
+    true = _true(source, known, inside)
+    covered = {name: float(np.mean(np.abs(found[name] - true[name]) < 1.645 * found[f"{name}_sd"])) for name in true}
+    mean, _ = trained.predict(places(source, member.test))
+    error = mean[0] - _truth_at(source, known, member)
+    return {f"{name}_covered": value for name, value in covered.items()} | {"mae": np.abs(error).mean()}
+
+
+def _fitted(config: dict, seed: int) -> tuple[str, Member, Standardised, Fitted]:
+    source = f"twin:{seed}"
+    (member,) = members(source, "full")
+    known = Standardised.of(source, "altitude", member)
+    on = replace(twin.MODEL, scales=_scales(known)).on(plain(source, config["mesh_nodes"]))
+    return source, member, known, on.fit(places(source, member.training), known.y, seed)
+
+
+def _scales(known: Standardised) -> dict[str, tuple[float, float]]:
+    """The scales that made the twin, in the units of standardised levels, known to 5%: recovery is of a, f and τ."""
+    unit = twin.FEET[1] / known.spread
+    return {
+        name: (value if name.endswith("length") else value * unit, 0.05) for name, value in twin.TRUE_SCALES.items()
+    }
+
+
+def _true(source: str, known: Standardised, x: np.ndarray) -> dict[str, np.ndarray]:
+    """log a, f and τ at places x, in the units of standardised levels."""
+    truth = twin.truth(int(source.partition(":")[2]))
+    unit = twin.FEET[1] / known.spread
+    return {
+        "log_a": truth.at(truth.log_a, x),
+        "f": truth.at(truth.source, x) * unit,
+        "tau": truth.tau,
+    }
+
+
+def _truth_at(source: str, known: Standardised, member: Member) -> np.ndarray:
+    """The head itself at the test wells, standardised."""
+    truth = twin.truth(int(source.partition(":")[2]))
+    feet = twin.FEET[0] + twin.FEET[1] * truth.at(truth.head, frame(data(source).places[member.test]))
+    return (feet - known.centre) / known.spread
+
+
+def _summary(source: str, known: Standardised, fitted: Fitted, draws: np.ndarray, seed: int) -> dict:
+    """Shares covered, and correlations of the means with the truth."""
+    on, rng = fitted.on, np.random.default_rng([seed, 73])
+    inside = on.mesh.points[on.mesh.interior]
+    true = _true(source, known, inside)
+    k = on.model.n_inducing
+    drawn = {"log_a": draws[:, :k] @ on.log_a.basis(inside).T, "tau": on.model.transport_sd * draws[:, k : k + 2]}
+    sources = [fitted.source(inside, p) for p in draws]
+    drawn["f"] = np.stack([c.mean + c.sd * rng.normal(size=len(inside)) for c in sources])
+    found = {}
+    for name, value in drawn.items():
+        low, high = np.quantile(value, _INTERVAL, axis=0)
+        found[f"{name}_covered"] = float(np.mean((true[name] > low) & (true[name] < high)))
+        if name != "tau":
+            found[f"{name}_correlation"] = float(np.corrcoef(value.mean(axis=0), true[name])[0, 1])
+    return found | {"tau_error": float(np.abs(drawn["tau"].mean(axis=0) - true["tau"]).mean())}
+
+
+def _sampled(fitted: Fitted, draws: int, seed: int) -> tuple[np.ndarray, float]:
+    """The posterior of coefficients and scales by HMC in Laplace's coordinates: [k, d], thinned; and R-hat."""
+    C, p = tf.constant(fitted.spread), tf.constant(fitted.p)
+
+    def one(v):
+        q = p + tf.linalg.matvec(C, v)
+        q = tf.where(tf.math.is_finite(q), q, 1e3)  # a trajectory that has diverged is to be rejected, not to crash
+        inside = tf.clip_by_value(q, -5.0, 5.0)
+        return -fitted.objective(inside) - 10 * tf.reduce_sum((q - inside) ** 2)
+
+    log_density = lambda x: tf.map_fn(one, x)  # noqa: E731
+    start = 0.5 * np.random.default_rng([seed, 74]).normal(size=(2, len(fitted.p)))
+    settings = HMC(chains=2, warm_up=75, block=25, most_draws=draws, leapfrog_steps=4, ess=200)
+    states, said = settings.sample(log_density, start, seed)
+    chosen = states.reshape(-1, states.shape[-1])[:: max(1, 2 * len(states) // 60)]
+    return fitted.p + chosen @ fitted.spread.T, said["r_hat"]
+
+
+def _against_exact(source: str, member: Member, fitted: Fitted, draws: np.ndarray, sampled) -> dict:
+    """Mean predictions at the test wells with q, against those with the sampled posterior."""
+    exact_draws, r_hat = sampled
+    x = places(source, member.test)
+    ours, exact = (np.mean([fitted.at(x, p).mean for p in drawn], axis=0) for drawn in (draws, exact_draws))
+    off = np.sqrt(np.mean((ours - exact) ** 2)) / exact.std()
+    return {"off_exact": off, "r_hat": r_hat}
