@@ -1,5 +1,18 @@
 """One function per artefact, named after it: a table in, a figure (or LaTeX) out. Nothing is computed here."""
 
+from .aquifer import (
+    fig_aquifer,
+    fig_aquifer_add_figures,
+    fig_aquifer_comparison,
+    fig_aquifer_cv,
+    fig_aquifer_distance,
+    fig_aquifer_flow,
+    fig_aquifer_mesh,
+    fig_aquifer_residuals,
+    fig_aquifer_twin,
+    fig_aquifer_uncertainty,
+)
+from .aquifer_tables import tab_aquifer_results, tab_fwd_surrogate
 from .diagrams import fig_pde_reg_decoder, fig_vae_models
 from .forward import fig_fem_explan, fig_pde_as_smoothers
 from .jura import fig_jura_coefficients, fig_jura_cv, fig_jura_errors, fig_jura_maps, fig_jura_resplits
@@ -8,6 +21,18 @@ from .minipatch import fig_minipatch, fig_mp_exper, fig_penalty_quality, fig_sub
 from .transport import fig_accuracy_exper, fig_calibration, fig_posterior_quality, fig_time_compar
 
 __all__ = [
+    "fig_aquifer",
+    "fig_aquifer_add_figures",
+    "fig_aquifer_comparison",
+    "fig_aquifer_cv",
+    "fig_aquifer_distance",
+    "fig_aquifer_flow",
+    "fig_aquifer_mesh",
+    "fig_aquifer_residuals",
+    "fig_aquifer_twin",
+    "fig_aquifer_uncertainty",
+    "tab_aquifer_results",
+    "tab_fwd_surrogate",
     "fig_accuracy_exper",
     "fig_calibration",
     "fig_fem_explan",

@@ -28,8 +28,9 @@ from .settings import RunSettings, project_root
 class Run:
     """One execution of a notebook, by the runner or by hand."""
 
-    def __init__(self, notebook: str, artefacts: list[str]):
-        self.notebook, self.declared = notebook, list(artefacts)
+    def __init__(self, notebook: str, artefacts: list[str], data: dict[str, str] | None = None):
+        """``data``: SHA-256 by name of files used that are not the project's own."""
+        self.notebook, self.declared, self.data = notebook, list(artefacts), data or {}
         self.settings = RunSettings.current()
         self.folder = self.settings.figures_dir
         self.started = time.time()
@@ -88,7 +89,7 @@ class Run:
             "last_run_seconds": round(time.time() - self.started, 1),
             "artefacts": self.written,
             "claims": pd.Series([row["verdict"] for row in self.rows], dtype=str).value_counts().to_dict(),
-            "data": {path.name: sha256(path) for path in sorted((project_root() / "data").rglob("*.csv"))},
+            "data": {path.name: sha256(path) for path in sorted((project_root() / "data").rglob("*.csv"))} | self.data,
             **manifest.circumstances(),
         }
 

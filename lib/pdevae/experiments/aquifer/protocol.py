@@ -6,6 +6,7 @@ from itertools import product
 
 import pandas as pd
 
+from ...models.surrogate import Surrogate
 from ...runner import replicates
 from . import fem, gp, networks
 
@@ -48,21 +49,13 @@ def run_deep_gp(source: str, split: str, response: str, steps: int, seeds: int) 
 
 
 def run_networks(
-    rows: dict[str, list[dict]],
-    source: str,
-    split: str,
-    response: str,
-    cycles: list[int],
-    repeats: int,
-    mesh_nodes: int,
+    rows: Rows, source: str, split: str, response: str, cycles: list[int], repeats: int, mesh_nodes: int, period: int
 ) -> pd.DataFrame:
-    """Each named row with each of its settings, seen at the end of each of these cycles of ε."""
+    """Each named row with each of its settings, seen at the end of each of these cycles of ε, ``period`` steps long."""
     common = {"cycles_seen": cycles, "repeats": repeats, "mesh_nodes": mesh_nodes, **_place(source, split, response)}
-    configs = [
-        {"model": name, **NETWORKS[name], **settings, **common}
-        for name, choices in rows.items()
-        for settings in choices
-    ]
+    common |= {} if period == Surrogate.period else {"period": period}
+    named = [(name, settings) for name, choices in rows.items() for settings in choices]
+    configs = [{"model": name, **NETWORKS[name], **settings, **common} for name, settings in named]
     return replicates.run(networks.network, configs, [0])
 
 
@@ -75,9 +68,11 @@ def run_fem(
     return replicates.run(fem.fem, configs, range(seeds))
 
 
-def fem_grid(response: str, log_a: list[list[float]], transport_sds: list[float], covariate_sds: list[float]):
+def fem_grid(
+    response: str, log_a: list[list[float]], transport_sds: list[float], covariate_sds: list[float], trends: list[str]
+) -> Rows:
     """Rows by name with their settings: a = 1, a (D), a and τ (DT), each also with the base level as covariate."""
-    axes = grid(trend=["constant", "linear"], transport_sd=transport_sds, covariate_sd=covariate_sds, log_a=log_a)
+    axes = grid(trend=trends, transport_sd=transport_sds, covariate_sd=covariate_sds, log_a=log_a)
     rows: Rows = {}
     for axis in axes:
         (sd, length), tau, base = axis["log_a"], axis["transport_sd"], axis["covariate_sd"]

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import wilcoxon
 
+from ..pooling import ensemble
+
 PAPER = {  # tab:jura_results: MAE and its ±
     "GPDK": {"Cd": (0.451, 0.013), "Cu": (7.168, 0.347), "Pb": (10.101, 0.284), "Co": (1.755, 0.090)},
     "VAE": {"Cd": (0.569, 0.115), "Cu": (7.752, 0.341), "Pb": (15.69, 0.294), "Co": (1.820, 0.102)},
@@ -34,13 +36,6 @@ def best_starts(table: pd.DataFrame, among: int = 3) -> pd.DataFrame:
             best = max(group, key=lambda start: values[start])
             repetitions.append(table[(table.metal == metal) & (table.member == best)].assign(member=k))
     return pd.concat(repetitions, ignore_index=True)
-
-
-def ensemble(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Members pooled site by site: the mean of their medians, their densities and distribution functions."""
-    pooled = table.assign(density=np.exp(table.log_density)).groupby(by, sort=False)
-    found = pooled[["y", "median", "pit", "density"]].mean().reset_index()
-    return found.assign(log_density=np.log(found.density)).drop(columns="density")
 
 
 def pooled(table: pd.DataFrame, weights: dict[str, pd.Series]) -> pd.DataFrame:

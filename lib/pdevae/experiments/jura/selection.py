@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
+from ..pooling import greedy_pool  # noqa: F401  of this experiment's models too
 from .results import scores
 
 _SETTINGS = ["beta", "eps", "prior_sd", "log", "penalty", "mesh_nodes", "forces", "own", "starts", "steps"]
@@ -38,17 +38,3 @@ def chosen(found: pd.DataFrame, model: str) -> dict:
     return as_python | {
         name: int(as_python[name]) for name in ("steps", "mesh_nodes", "forces", "starts") if name in as_python
     }
-
-
-def greedy_pool(held_out: pd.DataFrame, picks: int = 10) -> pd.Series:
-    """Weights of models (Caruana et al., 2004): add, with replacement, whichever lowers the pool's MAE most."""
-    medians = held_out.pivot(index="site", columns="model", values="median").dropna()
-    y = held_out.groupby("site").y.first()[medians.index]
-    total, best, picked = 0.0, (np.inf, None), []
-    for count in range(1, picks + 1):
-        errors = {name: np.abs((total + medians[name]) / count - y).mean() for name in medians}
-        picked.append(min(errors, key=errors.get))
-        total = total + medians[picked[-1]]
-        if errors[picked[-1]] < best[0]:
-            best = (errors[picked[-1]], count)
-    return pd.Series(picked[: best[1]]).value_counts(normalize=True)
