@@ -47,7 +47,9 @@ class Coefficients(NamedTuple):
     tau: tf.Tensor
 
 
-EQUATION = Diffusion(lambda x, z: tf.exp(z.log_a)) + Transport(lambda x, z: z.tau[:, None])
+EQUATION = Diffusion(lambda x, z: tf.exp(z.log_a)) + Transport(  # on lines of their own, or AutoGraph complains
+    lambda x, z: z.tau[:, None]
+)
 
 
 @dataclass(frozen=True)
