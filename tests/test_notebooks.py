@@ -37,7 +37,8 @@ def test_the_smoke_profile_runs_every_notebook(smoke):
     assert set(manifest.read(smoke / "figures")) == {book.name for book in BOOKS}
 
 
-NOT_FOR_SMOKE = ["fig_time_compar", "tab_jura_results"]  # seconds, and accuracy after a full training
+# seconds, and accuracy after a full training
+NOT_FOR_SMOKE = ["fig_time_compar", "tab_jura_results", "tab_aquifer_results", "fig_aquifer_twin"]
 
 
 def test_every_figure_has_its_table_and_no_bar_is_missed(smoke):

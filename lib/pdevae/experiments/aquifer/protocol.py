@@ -53,10 +53,27 @@ def run_networks(
 ) -> pd.DataFrame:
     """Each named row with each of its settings, seen at the end of each of these cycles of ε, ``period`` steps long."""
     common = {"cycles_seen": cycles, "repeats": repeats, "mesh_nodes": mesh_nodes, **_place(source, split, response)}
-    common |= {} if period == Surrogate.period else {"period": period}
     named = [(name, settings) for name, choices in rows.items() for settings in choices]
-    configs = [{"model": name, **NETWORKS[name], **settings, **common} for name, settings in named]
+    configs = [{"model": name, **NETWORKS[name], **settings, **common, **_unusual(period)} for name, settings in named]
     return replicates.run(networks.network, configs, [0])
+
+
+def run_chosen_networks(
+    chosen: dict[tuple[str, str, str], dict], source: str, repeats: int, mesh_nodes: int, period: int
+) -> pd.DataFrame:
+    """Settings (with the cycle to stop at) by model, response and split: all in one go, so that workers share them."""
+    configs = []
+    for (name, response, split), settings in chosen.items():
+        stop = {"cycles_seen": [settings["cycles"]], "repeats": repeats, "mesh_nodes": mesh_nodes}
+        kept = {key: value for key, value in settings.items() if key != "cycles"}
+        place = _place(source, split, response)
+        configs.append({"model": name, **NETWORKS[name], **kept, **stop, **place, **_unusual(period)})
+    return replicates.run(networks.network, configs, [0])
+
+
+def _unusual(period: int) -> dict:
+    """The paper's period is the model's own."""
+    return {} if period == Surrogate.period else {"period": period}
 
 
 def run_fem(

@@ -23,8 +23,7 @@ def map_table(source: str, nodes: int, **values: np.ndarray) -> pd.DataFrame:
         parts.append(pd.DataFrame(found.places[wells].round(1), columns=["x", "y"]).assign(kind=kind))
     edge = np.asarray(found.laboratory.exterior.coords).round(1)
     parts.append(pd.DataFrame(edge[:, :2], columns=["x", "y"]).assign(kind="laboratory"))
-    if not found.simulated:
-        parts.append(_rivers())
+    parts.append(pd.DataFrame(columns=["x", "y", "part"], dtype=float) if found.simulated else _rivers())
     return pd.concat(parts, ignore_index=True).assign(simulated=found.simulated)
 
 
