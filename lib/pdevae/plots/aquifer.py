@@ -8,10 +8,10 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 from matplotlib.tri import LinearTriInterpolator
 
-from .style import bare, outline, panels, scale_below, triangulation
+from .style import bare, outline, panels, plain_ticks, scale_below, triangulation
 
 _C = sns.color_palette("colorblind")
 MODELS = {  # colour, line
@@ -135,8 +135,8 @@ def fig_aquifer_residuals(table: pd.DataFrame) -> Figure:
                 style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "ec": "0.3", "lw": 0.3, "marker": marker}
                 drawn = ax.scatter(some.x, some.y, c=some.error, s=size, **style)
             scale_below(ax, drawn, "predicted − observed altitude, ft")
-            trained = "all wells of 1960–1979" if subset == "all" else "within 60 km only"
-            ax.set_title(f"{model}; trained on {trained}\nMAE {np.abs(mine.error).mean():.0f} ft")
+            trained = "on all wells of 1960–1979" if subset == "all" else "within 60 km of the laboratory"
+            ax.set_title(f"{model}, trained {trained}\nMAE {np.abs(mine.error).mean():.0f} ft (triangles: new wells)")
             bare(ax)
             ax.set(xlim=(15, 320), ylim=(85, 330))
     return _marked(figure, table)
@@ -147,14 +147,12 @@ def fig_aquifer_distance(table: pd.DataFrame) -> Figure:
     responses = list(table.response.unique())
     figure, (row,) = panels(1, len(responses), 4.2 * len(responses), 3.4, sharey=True)
     for ax, (response, part) in zip(row, table.groupby("response", sort=False)):
-        for model, mine in part.groupby("model", sort=False):
+        for model, mine in part.sort_values("km").groupby("model", sort=False):
             colour, line = MODELS[model]
             ax.plot(mine.km, mine.mae_feet, color=colour, ls=line, marker=".", label=model)
         ax.set(xscale="log", yscale="log", title=response, xlabel="distance to the nearest training well, km")
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(FormatStrFormatter("%g"))
-            axis.set_minor_formatter(FormatStrFormatter("%g"))
-        ax.tick_params(which="minor", labelsize=5)
+            plain_ticks(axis)
     row[0].set_ylabel("mean absolute error at new wells, ft")
     figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return _marked(figure, table)
@@ -175,9 +173,7 @@ def fig_aquifer_cv(table: pd.DataFrame) -> Figure:
         ax.set(title=f"{response}, {titles[split]}", xlabel="mean absolute error, ft", xscale="log")
         ax.set_yticks(range(len(names)), names if ax is axes[0, 0] or ax is axes[0, 2] else [])
         ax.invert_yaxis()
-        ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-        ax.xaxis.set_minor_formatter(FormatStrFormatter("%g"))
-        ax.tick_params(axis="x", which="both", labelsize=6)
+        plain_ticks(ax.xaxis)
     return _marked(figure, table)
 
 

@@ -9,9 +9,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FormatStrFormatter, NullLocator
 
-from .style import bare, panels
+from .style import bare, panels, plain_ticks
 
 _C = sns.color_palette("colorblind")
 MODELS = {  # colour, line
@@ -110,7 +110,7 @@ def fig_jura_errors(table: pd.DataFrame) -> Figure:
         column[0].plot(ends, ends, "k", lw=0.8)
         column[0].set(xscale="log", yscale="log", title=metal, xlabel="observed, mg/kg")
         for axis in (column[0].xaxis, column[0].yaxis):
-            _plain_ticks(axis)
+            plain_ticks(axis)
         best = part[part.model == part.model.iloc[-1]]
         error = best["median"] - best.observed
         limit = np.quantile(np.abs(error), 0.95)
@@ -143,15 +143,8 @@ def _cells(ax: Axes, part: pd.DataFrame, values, label: str, cmap: str, norm) ->
     drawn = ax.pcolormesh(xs, ys, image, cmap=cmap, norm=norm, shading="nearest", rasterized=True)
     scale = ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.75)
     if isinstance(norm, LogNorm):
-        _plain_ticks(scale.ax.yaxis)
+        plain_ticks(scale.ax.yaxis)
     left, bottom = xs.max() - 1, ys.min()
     ax.plot([left, left + 1], [bottom, bottom], "k", lw=1.5)
     ax.text(left + 0.5, bottom + 0.06, "1 km", ha="center", va="bottom", fontsize=6)
     bare(ax)
-
-
-def _plain_ticks(axis) -> None:
-    """1, 2, 5, 10 … on a logarithmic axis."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FormatStrFormatter("%g"))
-    axis.set_minor_locator(NullLocator())

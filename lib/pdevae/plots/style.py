@@ -8,6 +8,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 from matplotlib.tri import Triangulation
 
 _COLOURS = sns.color_palette("colorblind")
@@ -66,3 +67,10 @@ def outline(ax: Axes, mesh: Triangulation) -> None:
 def bare(ax: Axes) -> None:
     ax.set_aspect("equal")
     ax.set_axis_off()
+
+
+def plain_ticks(axis) -> None:
+    """1, 2, 5, 10 … on a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FormatStrFormatter("%g"))
+    axis.set_minor_locator(NullLocator())

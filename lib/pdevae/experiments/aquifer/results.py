@@ -162,6 +162,7 @@ def by_distance(table: pd.DataFrame, aquifer: Aquifer, models: list[str]) -> pd.
     mine = mine.assign(error=(mine["median"] - mine.y).abs())
     edges = np.quantile(mine.groupby("well").distance.first(), [0, 0.25, 0.5, 0.75, 1.0])
     mine["class"] = pd.cut(mine.distance, edges, labels=False, include_lowest=True)
+    mine = mine.sort_values("class", kind="stable")
     each = mine.groupby(["response", "model", "class"], sort=False)
     return each.agg(km=("distance", "mean"), mae_feet=("error", "mean"), wells=("well", "nunique")).reset_index()
 
