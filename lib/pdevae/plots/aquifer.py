@@ -32,6 +32,7 @@ MODELS = {  # colour, line
     "FEM-D + base level": (_C[4], "--"),
     "FEM-DT + base level": (_C[4], "-"),
     "best (ours)": (_C[3], "-"),
+    "FEM ensemble": (_C[3], "--"),
 }
 
 

@@ -56,14 +56,19 @@ def picked(table: pd.DataFrame, model: str, settings: dict) -> pd.DataFrame:
     return table[keep]
 
 
-def as_head(table: pd.DataFrame, aquifer: Aquifer, name: str) -> pd.DataFrame:
-    """Predicted depths as predicted heads: land surface minus depth."""
-    return _turned(table, aquifer).assign(model=name, response="altitude")
+def as_head(table: pd.DataFrame, aquifer: Aquifer, units: dict[str, float], name: str) -> pd.DataFrame:
+    """Predicted depths as predicted heads, land surface minus depth, in the units of the split's training heads."""
+    return _turned(table, aquifer).assign(model=name, response="altitude", unit=table.split.map(units))
 
 
-def depth_by_head(table: pd.DataFrame, aquifer: Aquifer, depth_unit: dict[str, float]) -> pd.DataFrame:
+def depth_by_head(table: pd.DataFrame, aquifer: Aquifer, units: dict[str, float]) -> pd.DataFrame:
     """Predicted heads as predicted depths, in the units of the split's training depths."""
-    return _turned(table, aquifer).assign(response="depth by head", unit=table.split.map(depth_unit))
+    return _turned(table, aquifer).assign(response="depth by head", unit=table.split.map(units))
+
+
+def units(table: pd.DataFrame, response: str) -> dict[str, float]:
+    """Feet of a standardised unit, by split."""
+    return table[table.response == response].groupby("split").unit.first().to_dict()
 
 
 def _turned(table: pd.DataFrame, aquifer: Aquifer) -> pd.DataFrame:

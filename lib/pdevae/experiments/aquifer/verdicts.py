@@ -10,6 +10,7 @@ import pandas as pd
 from .results import PAPER
 
 BEST = "best (ours)"
+ENSEMBLE = "FEM ensemble"
 _TABLE = "tab_aquifer_results"
 _PLAIN_GP, _BETTER_GP = "GP 5/2", "GP 3/2 + linear"
 _SUBSETS = {"all": "all test wells", "new": "new wells", "beyond": "beyond 60 km"}
@@ -159,18 +160,20 @@ def bars(table: pd.DataFrame, chosen: dict[str, str]) -> Iterator[tuple]:
             bool(mae <= 0.71 and mse <= 0.36),
             _TABLE,
         )
-    made = f"pools picked on held-out training wells: {'; '.join(f'{k}: {v}' for k, v in chosen.items())}"
+    made = (
+        f"pools of all models, picked on held-out training wells: {'; '.join(f'{k}: {v}' for k, v in chosen.items())}"
+    )
     for subset, (most_mae, most_mse) in _OURS.items():
-        mae, mse = _score(table, "altitude", subset, BEST)
+        (mae, mse), other = (_score(table, "altitude", subset, model) for model in (BEST, ENSEMBLE))
+        how = f" ({made})" if subset == "all" else ""
         yield (
             f"aquifer_best_{subset}",
-            f"Altitude, {_SUBSETS[subset]}: {BEST}, MAE and MSE ({made})" if subset == "all" else
-            f"Altitude, {_SUBSETS[subset]}: {BEST}, MAE and MSE",
+            f"Altitude, {_SUBSETS[subset]}: {BEST}, MAE and MSE{how}",
             f"≤ {most_mae:g}, ≤ {most_mse:g}",
-            f"{mae:.3f}, {mse:.3f}",
+            f"{mae:.3f}, {mse:.3f}{_aside(other)}",
             bool(mae <= most_mae and mse <= most_mse),
             _TABLE,
-        )  # fmt: skip
+        )
     ratios = {s: _ratio(table, "altitude", s, BEST, _BETTER_GP) for s in _SUBSETS}
     yield (
         "aquifer_best_never_worse",
@@ -181,12 +184,12 @@ def bars(table: pd.DataFrame, chosen: dict[str, str]) -> Iterator[tuple]:
         _TABLE,
     )
     for subset, (most_mae, most_mse) in _DEPTH.items():
-        mae, mse = _score(table, "depth by head", subset, BEST)
+        (mae, mse), other = (_score(table, "depth by head", subset, model) for model in (BEST, ENSEMBLE))
         yield (
             f"aquifer_depth_by_head_{subset}",
             f"Depth as land surface minus modelled head ({BEST}), {_SUBSETS[subset]}: below the GP's depth error",
             f"< {most_mae:g}, < {most_mse:g}",
-            f"{mae:.3f}, {mse:.3f}",
+            f"{mae:.3f}, {mse:.3f}{_aside(other)}",
             bool(mae < most_mae and mse < most_mse),
             _TABLE,
         )
@@ -240,6 +243,11 @@ def _score(table: pd.DataFrame, response: str, subset: str, model: str) -> tuple
 def _ratio(table: pd.DataFrame, response: str, subset: str, ours: str, theirs: str) -> tuple[float, float]:
     a, b = (_score(table, response, subset, model) for model in (ours, theirs))
     return a[0] / b[0], a[1] / b[1]
+
+
+def _aside(score: tuple[float, float]) -> str:
+    """The other candidate: not what is judged, since it was thought of after the test wells had been scored."""
+    return f" ({ENSEMBLE}, equal weights, defined after scoring: {score[0]:.3f}, {score[1]:.3f})"
 
 
 def _said(mae: pd.Series, mse: pd.Series) -> str:
