@@ -171,10 +171,9 @@ def fig_aquifer_cv(table: pd.DataFrame) -> Figure:
             mae = part[part.model == name].mae
             ax.scatter(mae, np.full(len(mae), k), s=14, fc="none", ec=MODELS[name][0], lw=0.8)
             ax.scatter(mae.min(), k, s=20, color=MODELS[name][0])
-        ax.set(title=f"{response}, {titles[split]}", xlabel="mean absolute error, ft", xscale="log")
+        ax.set(title=f"{response}, {titles[split]}", xlabel="mean absolute error, ft")
         ax.set_yticks(range(len(names)), names if ax is axes[0, 0] or ax is axes[0, 2] else [])
         ax.invert_yaxis()
-        plain_ticks(ax.xaxis)
     return _marked(figure, table)
 
 
@@ -188,6 +187,7 @@ def fig_aquifer_mesh(table: pd.DataFrame) -> Figure:
             row[0].plot(some.nodes, some.mae, label=f"{label}, {how}", **style)
             row[1].plot(some.nodes, some.from_finest, **style)
     row[0].set(ylabel="MAE of the altitude, standardised", yscale="log")
+    plain_ticks(row[0].yaxis)
     row[1].set(ylabel="difference to the finest mesh\nat test wells, ft (rms)")
     row[0].legend(frameon=False, fontsize=7)
     for ax in row:
