@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from matplotlib.tri import LinearTriInterpolator
@@ -65,7 +66,8 @@ def fig_aquifer_add_figures(table: pd.DataFrame) -> Figure:
     limit = np.abs(nodes.source_mean).max()
     _map(row[1], table, "source_mean", "mean source E[f], sd of head per (100 km)²", "RdBu", (-limit, limit))
     row[1].set_title("mean source of GP-DT")
-    _map(row[2], table, "a", "mean diffusion coefficient E[a]", "magma", (nodes.a.min(), nodes.a.max()))
+    limits = nodes.a.quantile([0.01, 0.99])
+    _map(row[2], table, "a", "mean diffusion coefficient E[a]", "magma", limits, LogNorm)
     row[2].set_title("mean diffusion coefficient of GP-DT")
     for ax in row[1:]:
         _wells(ax, table)
@@ -216,11 +218,10 @@ def fig_aquifer_twin(table: pd.DataFrame) -> Figure:
     return _marked(figure, table)
 
 
-def _map(ax: Axes, table: pd.DataFrame, column: str, label: str, cmap: str, limits):
+def _map(ax: Axes, table: pd.DataFrame, column: str, label: str, cmap: str, limits, norm=plt.Normalize):
     """A field over the plain; returns mesh and nodes."""
     mesh, nodes = triangulation(table)
-    norm = plt.Normalize(*limits)
-    drawn = ax.tripcolor(mesh, nodes[column], shading="gouraud", cmap=cmap, norm=norm, rasterized=True)
+    drawn = ax.tripcolor(mesh, nodes[column], shading="gouraud", cmap=cmap, norm=norm(*limits), rasterized=True)
     outline(ax, mesh)
     scale_below(ax, drawn, label)
     return mesh, nodes
