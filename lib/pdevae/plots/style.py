@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 from matplotlib.tri import Triangulation
@@ -54,6 +55,8 @@ def scale_below(ax: Axes, drawn, label: str) -> None:
     place = ax.inset_axes([0.1, -0.06, 0.8, 0.04])
     bar = ax.figure.colorbar(drawn, cax=place, orientation="horizontal", label=label)
     bar.outline.set_visible(False)
+    if isinstance(drawn.norm, LogNorm):
+        plain_ticks(bar.ax.xaxis)
     bar.ax.tick_params(labelsize=7, length=2)
 
 
