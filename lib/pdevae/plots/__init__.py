@@ -1,15 +1,17 @@
 """One function per artefact, named after it: a table in, a figure (or LaTeX) out. Nothing is computed here."""
 
 from .aquifer import (
-    fig_aquifer,
-    fig_aquifer_add_figures,
-    fig_aquifer_comparison,
     fig_aquifer_cv,
     fig_aquifer_distance,
-    fig_aquifer_flow,
     fig_aquifer_mesh,
     fig_aquifer_residuals,
     fig_aquifer_twin,
+)
+from .aquifer_maps import (
+    fig_aquifer,
+    fig_aquifer_add_figures,
+    fig_aquifer_comparison,
+    fig_aquifer_flow,
     fig_aquifer_uncertainty,
 )
 from .aquifer_tables import tab_aquifer_results, tab_fwd_surrogate

@@ -77,3 +77,11 @@ def plain_ticks(axis) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FormatStrFormatter("%g"))
     axis.set_minor_locator(NullLocator())
+
+
+def marked(figure: Figure, table: pd.DataFrame) -> Figure:
+    """A twin's figure says so across its face."""
+    if table.simulated.dropna().astype(bool).any():
+        style = {"color": "darkviolet", "alpha": 0.3, "fontsize": 40, "ha": "center", "va": "center", "rotation": 30}
+        figure.text(0.5, 0.5, "simulated", **style)
+    return figure
