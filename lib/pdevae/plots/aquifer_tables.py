@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from .jura_tables import _plain, _tabular
+from .latex import plain, tabular
 
 _SUBSETS = ("all", "new", "beyond")
 
@@ -15,7 +15,7 @@ def tab_fwd_surrogate(table: pd.DataFrame) -> str:
         for r in table.itertuples()
     ]
     total = ["total", "", "", "", f"{table.parameters.sum():,}"]
-    return _tabular("lrrlr", ["Layer", "inputs", "outputs", "activation", "parameters"], [[*rows, total]])
+    return tabular("lrrlr", ["Layer", "inputs", "outputs", "activation", "parameters"], [[*rows, total]])
 
 
 def tab_aquifer_results(table: pd.DataFrame) -> str:
@@ -34,13 +34,13 @@ def tab_aquifer_results(table: pd.DataFrame) -> str:
             cells = [_cell(by_subset, subset, value) for subset in _SUBSETS for value in ("mae", "mse")]
             new = by_subset.loc["new"] if "new" in by_subset.index else None
             more = ["", ""] if new is None else [f"{new.nlpd:.2f}", f"{new.coverage:.2f}"]
-            rows.append([_plain(model), *cells, *more])
+            rows.append([plain(model), *cells, *more])
             if by_subset.paper_mae.notna().any():
                 p = by_subset.loc["all"]
                 said = [f"{p.paper_mae:.3f} ± {p.paper_mae_2sd:.3f}", f"{p.paper_mse:.3f} ± {p.paper_mse_2sd:.3f}"]
                 rows.append([r"\quad in the paper", *said, *[""] * 6])
         blocks.append(rows)
-    return note + _tabular("lcccccccc", head, blocks)
+    return note + tabular("lcccccccc", head, blocks)
 
 
 def _cell(by_subset: pd.DataFrame, subset: str, value: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
+from .latex import plain, tabular
+
 
 def tab_metals(table: pd.DataFrame) -> str:
     wide = table.pivot(index="primary", columns="sets", values="secondaries").loc[table.primary.unique()]
     rows = [[metal, wide.printed[metal], wide.corrected[metal]] for metal in wide.index]
-    return _tabular("lll", ["Primary", "Secondary, as printed", "Secondary, corrected"], [rows])
+    return tabular("lll", ["Primary", "Secondary, as printed", "Secondary, corrected"], [rows])
 
 
 def tab_vae_networks(table: pd.DataFrame) -> str:
@@ -18,7 +20,7 @@ def tab_vae_networks(table: pd.DataFrame) -> str:
             [f"{name} dense {r.layer}", f"{r.inputs}", f"{r.outputs}", f"{r.parameters:,}"] for r in part.itertuples()
         ]
         blocks.append([*rows, [f"{name}, total", "", "", f"{part.parameters.sum():,}"]])
-    return _tabular("lrrr", ["Layer", "inputs", "outputs", "parameters"], blocks)
+    return tabular("lrrr", ["Layer", "inputs", "outputs", "parameters"], blocks)
 
 
 def tab_jura_results(table: pd.DataFrame) -> str:
@@ -34,12 +36,12 @@ def _mae(table: pd.DataFrame) -> str:
     metals, rows = table.metal.unique(), []
     for model, part in table.groupby("model", sort=False):
         by_metal = part.set_index("metal")
-        rows.append([_plain(model), *(_cell(by_metal.loc[metal]) for metal in metals)])
+        rows.append([plain(model), *(_cell(by_metal.loc[metal]) for metal in metals)])
         if by_metal.paper.notna().any():
             paper = [f"{_digits(m, by_metal.paper[m])} ± {_digits(m, by_metal.paper_sd[m])}" for m in metals]
             rows.append([r"\quad in the paper", *paper])
     note = "% MAE, mean ± sd over seeds. Bold: below GPDK, dagger: above it (Wilcoxon, p < 0.05).\n"
-    return note + _tabular("lcccc", ["", *metals], [rows])
+    return note + tabular("lcccc", ["", *metals], [rows])
 
 
 def _cell(row: pd.Series) -> str:
@@ -57,20 +59,9 @@ def _others(table: pd.DataFrame) -> str:
     for model, part in table.groupby("model", sort=False):
         by_metal = part.set_index("metal")
         cells = [by_metal.loc[metal] for metal in metals]
-        rows.append([_plain(model), *(f"{_digits(r.name, r.rmse)}/{r.nlpd:.2f}/{r.coverage:.2f}" for r in cells)])
-    return _tabular("lcccc", heads, [rows])
+        rows.append([plain(model), *(f"{_digits(r.name, r.rmse)}/{r.nlpd:.2f}/{r.coverage:.2f}" for r in cells)])
+    return tabular("lcccc", heads, [rows])
 
 
 def _digits(metal: str, value: float) -> str:
     return f"{value:.3f}" if metal in ("Cd", "Co") else f"{value:.2f}"
-
-
-def _plain(text: str) -> str:
-    return text.replace("&", r"\&").replace("%", r"\%").replace("_", r"\_")
-
-
-def _tabular(columns: str, head: list[str], blocks: list[list[list[str]]]) -> str:
-    body = "\\midrule\n".join("".join(" & ".join(row) + " \\\\\n" for row in rows) for rows in blocks)
-    body = body.replace("±", r"$\pm$").replace("←", r"$\leftarrow$")
-    top = " & ".join(head) + " \\\\\n"
-    return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{top}\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
