@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pooch
-import requests
 
 from ..errors import UserError
 from ..runner.files import sha256
@@ -34,7 +33,7 @@ def locate(name: str, files: dict[str, Remote], root: Path) -> tuple[Path | None
     try:
         for file, remote in files.items():
             _download(own, file, remote)
-    except (requests.RequestException, OSError) as reason:
+    except OSError as reason:  # a request that fails is one
         return None, f"{name}: no files in {own} or a mirror (PDEVAE_MIRROR), and no download ({_short(reason)})"
     return own, f"{name}: downloaded to {own}"
 
@@ -70,8 +69,8 @@ def _download(folder: Path, file: str, remote: Remote) -> None:
     quick = pooch.HTTPDownloader(timeout=20, progressbar=True)
     try:
         pooch.retrieve(remote.url, f"sha256:{remote.sha256}", file, folder, downloader=quick)
-    except ValueError as reason:  # pooch's word for a hash that differs; a request that fails is an OSError
-        if isinstance(reason, requests.RequestException):
+    except ValueError as reason:  # pooch's word for a hash that differs
+        if isinstance(reason, OSError):  # some failed requests are both
             raise
         raise UserError(f"{remote.url} is not the file the results were made from: {_short(reason)}") from reason
 

@@ -3,8 +3,7 @@
     −∇·(a∇u) + τ·∇u = f + w,   log a ~ GP,  τ ~ N(0, s²I),  f ~ GP,  ‖w‖ = ε in the dual norm,
     u on the boundary ~ trend + GP,   y = u(wells) + noise
 
-On a mesh, u is Gaussian given a and τ: f, w and the boundary values are integrated out exactly, and what is left to
-find are log a (whitened at inducing points), τ and a handful of scales: by MAP, with Laplace's q around it.
+On a mesh, u is Gaussian given a, τ and a handful of scales; :mod:`.head_fit` finds those.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
-import tensorflow_probability as tfp
-from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from .._tensorflow import constant_property, tf
@@ -27,8 +23,6 @@ from ..operators import Diffusion, Transport
 from ..weak_form import WeakForm, stiffness
 from .kernels import InducedField, matern32, matern52, spread_out
 
-_JITTER = 1e-8
-_FARTHEST = 5.0  # prior standard deviations that a line search may go
 # scales and their log-normal priors (median, sd of the logarithm); heads are standardised, 100 km is one
 SCALES = {
     "source": (1.0, 1.5),
@@ -170,121 +164,3 @@ class OnMesh:
 
     def read(self, x: np.ndarray) -> np.ndarray:
         return interpolation(self.mesh, x).toarray()
-
-    def fit(self, x: np.ndarray, y: np.ndarray, seed: int = 0, most: int = 300) -> Fitted:
-        """MAP of the coefficients and scales from values y (standardised) at places x, from a start of its own."""
-        objective = Objective(self, x, y)
-        start = 0.3 * np.random.default_rng([seed, 60]).normal(size=self.n_fields + len(SCALES))
-        found = minimize(
-            objective.value_and_gradient,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(-_FARTHEST, _FARTHEST)] * len(start),
-            options={"maxiter": most},
-        )
-        return Fitted(self, x, y, found.x, float(-found.fun), objective)
-
-
-class Objective:
-    """−log p(y, v, scales), up to a constant; scales as whitened logarithms."""
-
-    def __init__(self, on: OnMesh, x: np.ndarray, y: np.ndarray):
-        self.on, self.y = on, tf.constant(y)
-        self.H = on.read(x)
-        self.t = tf.constant(on.model.covariate_sd * on.covariate(x))
-        self._graph = tf.function(self._value_and_gradient).get_concrete_function(
-            tf.TensorSpec([on.n_fields + len(SCALES)], tf.float64)
-        )
-
-    def scales(self, p) -> dict[str, tf.Tensor]:
-        priors = zip(self.on.model.scales.items(), tf.unstack(p[self.on.n_fields :]))
-        return {name: median * tf.exp(width * v) for (name, (median, width)), v in priors}
-
-    def covariance(self, p) -> tf.Tensor:
-        """Of y."""
-        s = self.scales(p)
-        G, R = self.on.responses(p[: self.on.n_fields], self.H)
-        K = tf.matmul(G @ self.on.load_covariance(s), G, transpose_b=True)
-        K += tf.matmul(R @ self.on.edge_covariance(s), R, transpose_b=True) + self.t[:, None] * self.t
-        return K + (s["noise"] ** 2 + _JITTER) * tf.eye(len(self.y), dtype=tf.float64)
-
-    def __call__(self, p: tf.Tensor) -> tf.Tensor:
-        C = tf.linalg.cholesky(self.covariance(p))
-        white = tf.linalg.triangular_solve(C, self.y[:, None])
-        return (
-            0.5 * tf.reduce_sum(white**2) + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C))) + tf.reduce_sum(p**2) / 2
-        )
-
-    def _value_and_gradient(self, p):
-        return tfp.math.value_and_gradient(self, p)
-
-    def value_and_gradient(self, p: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = self._graph(tf.constant(p))
-        return float(value), gradient.numpy()
-
-
-class Conditional(NamedTuple):
-    """Mean and standard deviation of the head (with noise, for ``sd``) at some places."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The mode ``p`` (coefficients, then scales) and the log posterior there."""
-
-    on: OnMesh
-    x: np.ndarray
-    y: np.ndarray
-    p: np.ndarray
-    log_posterior: float
-    objective: Objective
-
-    @cached_property
-    def scales(self) -> dict[str, float]:
-        return {name: float(v) for name, v in self.objective.scales(tf.constant(self.p)).items()}
-
-    @cached_property
-    def spread(self) -> np.ndarray:
-        """C with q = N(p, CCᵀ): Laplace, the Hessian by differences of gradients; never wider than the prior."""
-        step, d = 1e-3, len(self.p)
-        slopes = [
-            [self.objective.value_and_gradient(self.p + sign * step * e)[1] for sign in (1, -1)] for e in np.eye(d)
-        ]
-        H = np.stack([(up - down) / (2 * step) for up, down in slopes])
-        values, vectors = np.linalg.eigh((H + H.T) / 2)
-        return vectors / np.sqrt(np.maximum(values, 1.0))
-
-    def draws(self, count: int, seed: int = 0) -> np.ndarray:
-        """Of q, the first the mode itself; [count, d]."""
-        normal = np.random.default_rng([seed, 61]).normal(size=(count, len(self.p)))
-        normal[0] = 0.0
-        return self.p + normal @ self.spread.T
-
-    def at(self, x: np.ndarray, p: np.ndarray | None = None, noise: bool = True) -> Conditional:
-        """Exact, given coefficients and scales."""
-        p, H = tf.constant(self.p if p is None else p), self.on.read(x)
-        s = {name: float(v) for name, v in self.objective.scales(p).items()}
-        both = np.concatenate([self.objective.H, H])
-        G, R = (v.numpy() for v in self.on.responses(p[: self.on.n_fields], both))
-        t = self.on.model.covariate_sd * self.on.covariate(np.concatenate([self.x, x]))
-        K_b, K_e = self.on.load_covariance(s).numpy(), self.on.edge_covariance(s).numpy()
-        n = len(self.y)
-        cross = G[n:] @ K_b @ G[:n].T + R[n:] @ K_e @ R[:n].T + np.outer(t[n:], t[:n])
-        own = np.sum(G[n:] @ K_b * G[n:], axis=1) + np.sum(R[n:] @ K_e * R[n:], axis=1) + t[n:] ** 2
-        factor = scipy.linalg.cho_factor(self.objective.covariance(p).numpy(), lower=True)
-        mean = cross @ scipy.linalg.cho_solve(factor, self.y)
-        variance = own - np.sum(cross * scipy.linalg.cho_solve(factor, cross.T).T, axis=1)
-        return Conditional(mean, np.sqrt(np.maximum(variance, 1e-12) + noise * s["noise"] ** 2))
-
-    def source(self, x: np.ndarray, p: np.ndarray | None = None) -> Conditional:
-        """f at places x, given the rest; per unit of y."""
-        p = tf.constant(self.p if p is None else p)
-        s = {name: float(v) for name, v in self.objective.scales(p).items()}
-        G, _ = (v.numpy() for v in self.on.responses(p[: self.on.n_fields], self.objective.H))
-        cross = (self.on.source_covariance(s, x) * self.on.mass) @ G.T
-        factor = scipy.linalg.cho_factor(self.objective.covariance(p).numpy(), lower=True)
-        variance = s["source"] ** 2 - np.sum(cross * scipy.linalg.cho_solve(factor, cross.T).T, axis=1)
-        return Conditional(cross @ scipy.linalg.cho_solve(factor, self.y), np.sqrt(np.maximum(variance, 1e-12)))

@@ -6,9 +6,8 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .._tensorflow import tf
-from .head import Fitted
+from .head_fit import Fitted
 
-_FARTHEST = 5.0  # prior standard deviations a draw may go
 _AT_A_TIME = 25
 
 
@@ -23,9 +22,7 @@ def refine(fitted: Fitted, steps: int = 200, samples: int = 4, learning_rate: fl
     optimiser.build([shift, log_t])
 
     def energy(v):
-        p = mode + tf.linalg.matvec(C, v)
-        inside = tf.clip_by_value(p, -_FARTHEST, _FARTHEST)
-        return fitted.objective(inside) + 10 * tf.reduce_sum((p - inside) ** 2)
+        return fitted.objective.within(mode + tf.linalg.matvec(C, v))
 
     def train(start, stop):
         for step in tf.range(start, stop):

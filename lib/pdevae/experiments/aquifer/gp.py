@@ -7,7 +7,9 @@ import numpy as np
 
 from ...models import _tensorflow  # noqa: F401  before GPflow
 from ...models.deep_gp import deep_gp
-from .splits import Standardised, base_level, joined, members, places, scored
+from ...models.predictive import Predictive
+from ..members import joined
+from .splits import Standardised, base_level, members, places, scored
 
 KERNELS = {"5/2": gpflow.kernels.Matern52, "3/2": gpflow.kernels.Matern32}
 
@@ -17,21 +19,23 @@ def gaussian_process(config: dict, seed: int) -> dict:
     rows = []
     for number, member in enumerate(members(config["source"], config["split"])):
         known = Standardised.of(config["source"], config["response"], member)
-        X, X_new = (_inputs(config, known, wells) for wells in (member.training, member.test))
-        rng = np.random.default_rng([seed, 81])
-        kernel = KERNELS[config["kernel"]](lengthscales=0.3 * np.exp(0.5 * rng.normal()), active_dims=[0, 1])
-        if config["mean"] != "zero":
-            kernel += gpflow.kernels.Linear(variance=np.ones(X.shape[1])) + gpflow.kernels.Constant()
-        model = gpflow.models.GPR((X, known.y[:, None]), kernel, noise_variance=0.01 * np.exp(rng.normal()))
-        gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 500})
-        mean, variance = model.predict_y(X_new)
-        found = known.back(mean.numpy().T, np.sqrt(variance.numpy().T))
+        found = predicted(config, known, *(places(config["source"], w) for w in (member.training, member.test)), seed)
         rows.append(scored(config["source"], config["response"], found, known, member, number))
     return joined(rows)
 
 
-def _inputs(config: dict, known: Standardised, wells: np.ndarray) -> np.ndarray:
-    x = places(config["source"], wells)
+def predicted(config: dict, known: Standardised, x: np.ndarray, x_new: np.ndarray, seed: int) -> Predictive:
+    X, rng = _inputs(config, known, x), np.random.default_rng([seed, 81])
+    kernel = KERNELS[config["kernel"]](lengthscales=0.3 * np.exp(0.5 * rng.normal()), active_dims=[0, 1])
+    if config["mean"] != "zero":
+        kernel += gpflow.kernels.Linear(variance=np.ones(X.shape[1])) + gpflow.kernels.Constant()
+    model = gpflow.models.GPR((X, known.y[:, None]), kernel, noise_variance=0.01 * np.exp(rng.normal()))
+    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 500})
+    mean, variance = model.predict_y(_inputs(config, known, x_new))
+    return known.back(mean.numpy().T, np.sqrt(variance.numpy().T))
+
+
+def _inputs(config: dict, known: Standardised, x: np.ndarray) -> np.ndarray:
     return np.column_stack([x, base_level(config["source"], known)(x)]) if config["mean"] == "base" else x
 
 

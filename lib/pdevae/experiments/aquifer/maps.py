@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import gpflow
 import numpy as np
 
 from ...hierarchy import interpolation
 from ...mesh import Mesh
-from ...models import _tensorflow  # noqa: F401  before GPflow
-from ...models.head import HeadModel
+from ...models.head_fit import fit
 from ...models.predictive import Predictive
 from ...models.surrogate import Surrogate
-from . import fem, networks
-from .splits import Standardised, base_level, data, members, places, plain
+from . import fem, gp, networks
+from .splits import Standardised, data, members, places, plain
 
 
 def gp_map(config: dict, seed: int) -> dict:
-    """The paper's GP (Matérn 5/2) over the plain."""
+    """A GP over the plain."""
     source, known, mesh, (member,) = _setting(config)
-    kernel = gpflow.kernels.Matern52(lengthscales=0.3)
-    model = gpflow.models.GPR(
-        (places(source, member.training), known.y[:, None]), kernel, noise_variance=np.float64(0.01)
-    )
-    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 500})
-    mean, variance = (v.numpy().T for v in model.predict_y(mesh.points))
-    return _nodes(known.back(mean, np.sqrt(variance)))
+    return _nodes(gp.predicted(config, known, places(source, member.training), mesh.points, seed))
 
 
 def network_map(config: dict, seed: int) -> dict:
@@ -43,14 +35,14 @@ def network_map(config: dict, seed: int) -> dict:
 
 
 def fem_map(config: dict, seed: int) -> dict:
-    """Ours: the mixture over Laplace's q; a and f at the mode; the flow −a∇u at the elements, averaged to nodes."""
+    """Ours, at the mode; the flow −a∇u at the elements, averaged to nodes."""
     source, known, mesh, (member,) = _setting(config)
     _, fitted = fem.fit(config, member, seed)
-    mean, sd = fem.mixture(fitted, _inside(fitted.on.mesh, mesh), config["draws"])
+    mean, sd = fitted.at(_inside(fitted.on.mesh, mesh))
     v = fitted.p[: fitted.on.model.n_inducing]
     log_a = fitted.on.log_a.basis(mesh.points) @ v if config["log_a_sd"] else np.zeros(mesh.n_nodes)
-    flow = -np.exp(log_a)[:, None] * _gradient(mesh, mean.mean(axis=0))
-    return _nodes(known.back(mean, sd)) | _mechanism(np.exp(log_a), fitted.source(mesh.points).mean, flow)
+    flow = -np.exp(log_a)[:, None] * _gradient(mesh, mean)
+    return _nodes(known.back(mean[None], sd[None])) | _mechanism(np.exp(log_a), fitted.source(mesh.points).mean, flow)
 
 
 def by_mesh(config: dict, seed: int) -> dict:
@@ -58,18 +50,15 @@ def by_mesh(config: dict, seed: int) -> dict:
     source, response = config["source"], config["response"]
     (member,) = members(source, config["split"])
     known = Standardised.of(source, response, member)
-    model = HeadModel(**{name: config[name] for name in fem.SETTINGS if name in config})
-    covariate = base_level(source, known) if model.covariate_sd else None
-    inducing = model.on(plain(source, config["refitted"][-1])).inducing
+    inducing = fem.model_on(config, known, config["refitted"][-1]).inducing
     x, y, test = places(source, member.training), known.y, places(source, member.test)
     seen = data(source).level(response, member.tested_in)[member.test]
     rows = []
     for nodes in config["refitted"]:
-        fitted = model.on(plain(source, nodes), covariate, inducing).fit(x, y, seed)
+        fitted = fit(fem.model_on(config, known, nodes, inducing), x, y, seed)
         rows.append((nodes, "fitted", fitted.at(test).mean))
     for nodes in config["carried"]:
-        on = model.on(plain(source, nodes), covariate, inducing)
-        carried = type(fitted)(on, x, y, fitted.p, fitted.log_posterior, type(fitted.objective)(on, x, y))
+        carried = fitted.carried_to(fem.model_on(config, known, nodes, inducing))
         rows.append((nodes, "carried", carried.at(test).mean))
     finest = rows[-1][2]
     error = [known.centre + known.spread * mean - seen for _, _, mean in rows]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...models.surrogate import Surrogate, Wells
-from .splits import Member, Standardised, joined, members, places, plain, scored
+from ..members import joined, padded
+from .splits import Member, Standardised, members, places, plain, scored
 
 SETTINGS = ("mechanism", "penalty", "n_patches", "log_a_sd", "source_sd", "eps_start", "eps_end", "period")
 
@@ -28,10 +29,7 @@ def network(config: dict, seed: int) -> dict:
 
 
 def stacked(source: str, each: tuple[Member, ...], known: list[Standardised]) -> Wells:
-    """The members' training wells, the shorter lists filled up with their first at weight 0."""
-    longest = max(len(member.training) for member in each)
-    fill = [np.r_[np.arange(len(m.training)), np.zeros(longest - len(m.training), int)] for m in each]
-    x = np.stack([places(source, m.training)[rows] for m, rows in zip(each, fill)])
-    y = np.stack([k.y[rows] for k, rows in zip(known, fill)])
-    weight = np.stack([np.arange(longest) < len(m.training) for m in each]).astype(float)
-    return Wells(x, y, weight)
+    """The members' training wells, padded."""
+    rows, weight = padded([np.arange(len(member.training)) for member in each])
+    x = np.stack([places(source, member.training[row]) for member, row in zip(each, rows)])
+    return Wells(x, np.stack([k.y[row] for k, row in zip(known, rows)]), weight)

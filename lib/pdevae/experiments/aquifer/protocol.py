@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pandas as pd
 
 from ...models.surrogate import Surrogate
 from ...runner import replicates
+from ..members import grid
 from . import fem, gp, networks
 
 GPS = {
@@ -29,32 +28,36 @@ NETWORKS = {
 
 
 Rows = dict[str, list[dict]]  # a row's name and the settings to try
+Cases = list[tuple[str, str]]  # splits and responses; all of a call's runs go to the workers together
 
 
-def grid(**axes) -> list[dict]:
-    """All combinations."""
-    return [dict(zip(axes, values)) for values in product(*axes.values())]
-
-
-def run_gps(names, source: str, split: str, response: str, seeds: int) -> pd.DataFrame:
+def run_gps(names, source: str, cases: Cases, seeds: int) -> pd.DataFrame:
     """Each kernel and mean, ``seeds`` random starts of the hyperparameters; depth has no base level."""
-    kept = [name for name in names if response == "altitude" or GPS[name]["mean"] != "base"]
-    configs = [{"model": name, **GPS[name], **_place(source, split, response)} for name in kept]
+    configs = [
+        {"model": name, **GPS[name], **_place(source, split, response)}
+        for split, response in cases
+        for name in names
+        if response == "altitude" or GPS[name]["mean"] != "base"
+    ]
     return replicates.run(gp.gaussian_process, configs, range(seeds))
 
 
-def run_deep_gp(source: str, split: str, response: str, steps: int, seeds: int) -> pd.DataFrame:
-    config = {"model": "deep GP", "steps": steps, **_place(source, split, response)}
-    return replicates.run(gp.deep, [config], range(seeds))
+def run_deep_gp(source: str, cases: Cases, steps: int, seeds: int) -> pd.DataFrame:
+    configs = [{"model": "deep GP", "steps": steps, **_place(source, *case)} for case in cases]
+    return replicates.run(gp.deep, configs, range(seeds))
 
 
 def run_networks(
-    rows: Rows, source: str, split: str, response: str, cycles: list[int], repeats: int, mesh_nodes: int, period: int
+    rows: Rows, source: str, cases: Cases, cycles: list[int], repeats: int, mesh_nodes: int, period: int
 ) -> pd.DataFrame:
     """Each named row with each of its settings, seen at the end of each of these cycles of ε, ``period`` steps long."""
-    common = {"cycles_seen": cycles, "repeats": repeats, "mesh_nodes": mesh_nodes, **_place(source, split, response)}
-    named = [(name, settings) for name, choices in rows.items() for settings in choices]
-    configs = [{"model": name, **NETWORKS[name], **settings, **common, **_unusual(period)} for name, settings in named]
+    common = {"cycles_seen": cycles, "repeats": repeats, "mesh_nodes": mesh_nodes, **_unusual(period)}
+    configs = [
+        {"model": name, **NETWORKS[name], **settings, **common, **_place(source, *case)}
+        for case in cases
+        for name, choices in rows.items()
+        for settings in choices
+    ]
     return replicates.run(networks.network, configs, [0])
 
 
@@ -76,12 +79,14 @@ def _unusual(period: int) -> dict:
     return {} if period == Surrogate.period else {"period": period}
 
 
-def run_fem(
-    rows: Rows, source: str, split: str, response: str, mesh_nodes: int, draws: int, seeds: int
-) -> pd.DataFrame:
-    """The model on the mesh, ``draws`` of Laplace's q, from ``seeds`` random starts."""
-    common = {"mesh_nodes": mesh_nodes, "draws": draws, **_place(source, split, response)}
-    configs = [{"model": name, **settings, **common} for name, choices in rows.items() for settings in choices]
+def run_fem(rows: dict[tuple[str, str], Rows], source: str, mesh_nodes: int, seeds: int) -> pd.DataFrame:
+    """The model on the mesh: rows by split and response, from ``seeds`` random starts."""
+    configs = [
+        {"model": name, **settings, "mesh_nodes": mesh_nodes, **_place(source, *case)}
+        for case, named in rows.items()
+        for name, choices in named.items()
+        for settings in choices
+    ]
     return replicates.run(fem.fem, configs, range(seeds))
 
 

@@ -124,7 +124,3 @@ def scored(source: str, response: str, found: Predictive, known: Standardised, m
         "y": feet,
         "unit": np.full(count, known.spread),
     } | found.at(feet)
-
-
-def joined(rows: list[dict]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}

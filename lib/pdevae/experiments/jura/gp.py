@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...models import gpdk, references
-from .splits import Standardised, joined, members, places, scored
+from ..members import joined
+from .splits import Standardised, members, places, scored
 
 
 def reference(config: dict, seed: int) -> dict:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 
 from ...data.jura import PRIMARIES
 from ...runner import replicates
+from ..members import grid
 from . import gp, vae
 
 VAES = {  # what a row's name means; all share encoder and decoder
@@ -21,11 +20,6 @@ VAES = {  # what a row's name means; all share encoder and decoder
     "VAE + Laplacian": {"mechanism_name": "Laplace", "composite": True},
     "VAE + gradient": {"mechanism_name": "gradient", "composite": True},
 }
-
-
-def grid(**axes) -> list[dict]:
-    """All combinations."""
-    return [dict(zip(axes, values)) for values in product(*axes.values())]
 
 
 def run_vae(

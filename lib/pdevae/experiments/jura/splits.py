@@ -79,7 +79,3 @@ def places() -> np.ndarray:
 def scored(found: Predictive, metal: str, test: np.ndarray, member: int) -> dict[str, np.ndarray]:
     y = data().sites[metal].to_numpy()[test]
     return {"member": np.full(len(test), member), "site": test, "y": y} | found.at(y)
-
-
-def joined(rows: list[dict]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}

@@ -10,7 +10,8 @@ from shapely import affinity
 from ... import domains
 from ...mesh import Mesh
 from ...models.vae import VAE, Sites
-from .splits import Standardised, data, frame, joined, members, places, scored
+from ..members import joined, padded
+from .splits import Standardised, data, frame, members, places, scored
 
 NETWORK_SETTINGS = ("mechanism_name", "composite", "beta", "eps", "prior_sd", "penalty", "fields", "learning_rate")
 
@@ -43,9 +44,7 @@ def vae(config: dict, seed: int) -> dict:
 
 
 def stacked(each: list[Standardised], sites: list[np.ndarray]) -> Sites:
-    """The members' sites, the shorter lists filled up with their first site at weight 0."""
-    n = max(map(len, sites))
-    rows = [np.concatenate([some, np.full(n - len(some), some[0])]) for some in sites]
-    weight = np.stack([np.arange(n) < len(some) for some in sites]).astype(float)
+    """The members' sites, padded."""
+    rows, weight = padded(sites)
     s, y = (np.stack([getattr(d, name)[row] for d, row in zip(each, rows)]) for name in ("s", "y"))
-    return Sites(s, places()[np.stack(rows)], y, weight)
+    return Sites(s, places()[rows], y, weight)
