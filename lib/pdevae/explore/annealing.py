@@ -79,12 +79,12 @@ class AnnealingPanel(Panel):
     size = (10.4, 3.8)
     alt = "The surrogate field, misfit and residual against ε, and the posterior of τ"
 
-    def __init__(self, nodes: int = 500, sensors: int = 15, noise: float = 0.2, stages: int = 25, shown: int = 12):
+    def __init__(self, nodes: int = 500, sensors: int = 15, noise: float = 0.2, stages: int = 25):
         made = Experiment.on_star(nodes, (2.0, 1.0))
         problem = made.problem(made.scatter(sensors, 0), noise)
         self.annealing = Annealing(problem, np.geomspace(0.3, 1e-3, stages))
-        self.stage = slider(widgets.IntSlider, "stage of the annealing", shown, 0, stages - 1)
-        self.play = widgets.Play(min=0, max=stages - 1, interval=250, value=shown)
+        self.stage = slider(widgets.IntSlider, "stage of the annealing", stages // 2, 0, stages - 1)
+        self.play = widgets.Play(min=0, max=stages - 1, interval=250, value=stages // 2)
         widgets.jslink((self.play, "value"), (self.stage, "value"))
         super().__init__([[self.play, self.stage]])
         self.on(self.stage)

@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--overwrite", action="store_true", help="write to figures/ even from a reduced profile")
     parser.add_argument("--redraw", action="store_true", help="only draw every figure again, from its CSV")
     parser.add_argument("--list", action="store_true", help="show notebooks, parameters and profiles")
-    parser.add_argument("--lab", action="store_true", help="open JupyterLab in this environment")
+    parser.add_argument("--lab", action="store_true", help="open JupyterLab in this environment, on the explorer")
     return parser
 
 
@@ -52,7 +52,7 @@ def _run(options: argparse.Namespace) -> int:
         return _list()
     if options.lab:
         os.chdir(project_root())
-        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", "notebooks"])
+        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", "notebooks/00_explore.ipynb"])
     if options.redraw:
         return _redraw()
     chosen = notebooks.select(options.only)

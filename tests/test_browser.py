@@ -1,0 +1,108 @@
+"""The explorer in a real browser: all cells run, a slider moves, the picture is pressed and dragged, and changes."""
+
+import json
+
+import pytest
+
+from browser import CHROMIUM, lab, page
+from pdevae.runner.settings import project_root
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on the PATH: install it (Debian: apt install chromium) to test the explorer"
+)
+_PATIENCE = 240_000  # milliseconds: TensorFlow is loaded, meshes are made, on a busy machine
+
+
+@pytest.fixture(scope="module")
+def explorer(tmp_path_factory):
+    """The notebook with the sizes of the smoke profile, run to its end in JupyterLab."""
+    folder = tmp_path_factory.mktemp("lab")
+    notebook = json.loads((project_root() / "notebooks" / "00_explore.ipynb").read_text())
+    for cell in notebook["cells"]:
+        if "parameters" in cell["metadata"].get("tags", []):
+            cell["source"] += "\npatch_mesh, forward_mesh, inverse_mesh, stages = 150, 500, 150, 6"
+    (folder / "00_explore.ipynb").write_text(json.dumps(notebook))
+    with lab(folder) as address, page(1280, 1000) as tab:
+        tab.goto(f"{address}/lab/tree/00_explore.ipynb?reset")
+        tab.wait_for_selector(".jp-Notebook .jp-Cell", timeout=_PATIENCE)
+        tab.wait_for_selector("text=Python 3", timeout=_PATIENCE)
+        tab.get_by_role("button", name="No", exact=True).click(timeout=_PATIENCE)  # news? no
+        tab.get_by_role("menuitem", name="Run", exact=True).click()
+        tab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        tab.wait_for_function("document.querySelectorAll('img.pdevae-picture').length == 4", timeout=_PATIENCE)
+        yield tab
+
+
+def picture(tab, number):
+    found = tab.locator("img.pdevae-picture").nth(number)
+    found.scroll_into_view_if_needed()
+    return found
+
+
+def changes(tab, found, act):
+    """``act`` has the picture drawn anew, and it looks different."""
+    before, source = found.screenshot(), found.get_attribute("src")
+    act()
+    tab.wait_for_function("([image, old]) => image.src != old", arg=[found.element_handle(), source], timeout=60_000)
+    tab.wait_for_timeout(500)
+    return found.screenshot() != before
+
+
+def keep(tab, name):
+    folder = project_root() / "build" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    tab.screenshot(path=folder / f"{name}.png")
+
+
+def test_no_cell_ends_in_an_error(explorer):
+    assert explorer.locator(".jp-RenderedText[data-mime-type*='stderr']").count() == 0
+    assert explorer.locator("text=Traceback").count() == 0
+    assert explorer.locator("text=Error displaying widget").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(0, "radius ρ"), (1, "τ₁"), (3, "stage")], ids=["patch", "forward", "eps"]
+)
+def test_a_slider_moves_the_picture(explorer, number, name):
+    found = picture(explorer, number)
+    handle = explorer.locator(f".widget-slider:has-text('{name}') .noUi-handle").first
+
+    def move():
+        handle.focus()
+        for _ in range(3):
+            explorer.keyboard.press("ArrowRight")
+
+    assert changes(explorer, found, move)
+    keep(explorer, f"explore_{number}")
+
+
+def press(tab, found, x, y):
+    box = found.bounding_box()
+    tab.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
+
+
+def test_a_vertex_is_picked_by_pressing_it(explorer):
+    found = picture(explorer, 0)
+    assert changes(explorer, found, lambda: press(explorer, found, 0.28, 0.35))
+
+
+def test_the_arrow_is_dragged(explorer):
+    found = picture(explorer, 1)
+    box = found.bounding_box()
+
+    def drag():
+        explorer.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 0.5 * box["height"])
+        explorer.mouse.down()
+        for k in range(8):
+            explorer.mouse.move(box["x"] + (0.4 + 0.01 * k) * box["width"], box["y"] + (0.5 - 0.02 * k) * box["height"])
+        explorer.mouse.up()
+
+    assert changes(explorer, found, drag)
+    keep(explorer, "explore_dragged")
+
+
+def test_a_sensor_is_placed_and_cvi_run(explorer):
+    found = picture(explorer, 2)
+    assert changes(explorer, found, lambda: press(explorer, found, 0.2, 0.42))
+    assert changes(explorer, found, lambda: explorer.get_by_role("button", name="run CVI").click())
+    keep(explorer, "explore_2")

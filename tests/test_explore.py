@@ -1,0 +1,143 @@
+"""What the explorer shows is what the library computes; what is pressed and moved changes it."""
+
+import io
+import json
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import pdevae
+from pdevae._tensorflow import tf
+from pdevae.explore import AnnealingPanel, ForwardPanel, InversePanel, PatchPanel
+from pdevae.explore.forward import DOMAINS, AffineSolver
+from pdevae.explore.patch import Forms
+from pdevae.inference import exact
+from pdevae.penalties.tapered import gamma_matrix
+from pdevae.spectra import relative_eigenvalues
+
+
+@pytest.fixture(scope="module")
+def forms():
+    return Forms(pdevae.star(nodes=150))
+
+
+@pytest.mark.parametrize("method", ["hard", "wendland", "two-level"])
+def test_rows_and_eigenvalues_are_the_penalties_own(forms, method):
+    rho, equation = 0.35, pdevae.Diffusion()
+    if method == "two-level":
+        B = pdevae.TwoLevelPenalty(forms.mesh, equation, rho=rho).quadratic_form()
+        dense = B @ np.eye(len(forms.A))
+    else:
+        penalty = pdevae.TaperedPenalty(forms.mesh, equation, rho=rho, taper=method)
+        B = penalty.quadratic_form()
+        dense = gamma_matrix(penalty.patches, penalty.Gamma).toarray()
+    np.testing.assert_allclose(forms.matrix(method, rho), dense, atol=1e-12)
+    np.testing.assert_allclose(forms.eigenvalues(method, rho), relative_eigenvalues(B, forms.mesh), rtol=1e-3)
+
+
+def test_a_patch_holds_its_disc_and_the_elements_that_touch_it(forms):
+    centre, rho = forms.mesh.interior[40], 0.35
+    patch = forms.patch(centre, rho)
+    x = forms.mesh.points
+    near = np.linalg.norm(x - x[centre], axis=1) < rho
+    assert set(patch.tests) == set(np.flatnonzero(near & ~forms.mesh.is_boundary))
+    assert set(patch.nodes) == set(forms.mesh.triangles[patch.active].ravel())
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_quick_solver_solves_the_equation(domain):
+    mesh, a, tau = DOMAINS[domain](nodes=200), 0.7, [3.0, -5.0]
+    equation = pdevae.Diffusion(a) + pdevae.Transport() - pdevae.Source(1.0)
+    slow = pdevae.Solver(pdevae.WeakForm(mesh, equation, boundary=0.0)).sparse(tf.constant([tau], tf.float64))
+    np.testing.assert_allclose(AffineSolver(mesh)(a, tau), slow[0], atol=1e-12)
+
+
+def pixels(panel):
+    return np.asarray(PIL.Image.open(io.BytesIO(panel.picture.png)))
+
+
+def pointed(panel, kind, axes, x, y, count=1):
+    """As the browser tells it: shares of the picture from its upper left corner."""
+    width, height = panel.figure.canvas.get_width_height()
+    across, up = axes.transData.transform((x, y)) / (width, height)
+    panel.picture.pointer = [kind, across, 1 - up, count]
+
+
+def test_radius_and_test_nodes_move_together():
+    panel = PatchPanel(nodes=120, patch_nodes=8)
+    before = pixels(panel)
+    panel.Q.value = 14
+    assert panel.forms.mean_tests(panel.rho.value) == pytest.approx(14, abs=1)
+    assert (pixels(panel) != before).any()
+    panel.rho.value = panel.rho.min
+    assert panel.Q.value == round(panel.forms.mean_tests(panel.rho.value))
+
+
+def test_the_vertex_nearest_to_the_pointer_is_picked():
+    panel = PatchPanel(nodes=120, patch_nodes=8)
+    goal = panel.forms.mesh.points[panel.forms.mesh.interior[7]]
+    pointed(panel, "press", panel.axes["patch"], *goal, count=3)
+    assert panel.vertex.value == 7
+    assert panel.picture.handled == 3
+
+
+def test_dragging_sets_both_components_of_tau_in_one_drawing(monkeypatch):
+    panel, drawings = ForwardPanel(nodes=200), []
+    drawn = panel.draw
+    monkeypatch.setattr(panel, "draw", lambda: (drawings.append(1), drawn()))
+    pointed(panel, "drag", panel.axes, 0.3, -0.6)
+    assert [t.value for t in panel.tau] == [10.0, -20.0]
+    assert len(drawings) == 1
+    panel.domain.value = "ring"
+    assert panel.shown == "ring"
+
+
+def test_sensors_are_placed_and_taken_away_and_the_posterior_follows():
+    panel = InversePanel(nodes=120, sensors=6)
+    first = panel.exact.mean
+    pointed(panel, "press", panel.region, 0.0, 0.05)
+    assert len(panel.sensors) == 7
+    truth = exact(panel.problem)
+    np.testing.assert_allclose(panel.exact.mean, truth.mean)
+    assert not np.allclose(panel.exact.mean, first)
+    pointed(panel, "press", panel.region, 0.0, 0.05, count=2)
+    assert len(panel.sensors) == 6
+    np.testing.assert_allclose(panel.exact.mean, first)  # a sensor's noise goes with its place
+    pointed(panel, "press", panel.region, 1.3, 1.3, count=3)  # outside
+    assert len(panel.sensors) == 6
+
+
+def test_too_few_sensors_are_refused_in_words_and_cvi_waits():
+    panel = InversePanel(nodes=120, sensors=6)
+    panel.infer()
+    assert panel.found is not None
+    panel.clear.click()
+    assert "at least 4" in panel.message.value
+    assert panel.exact is None
+    assert panel.found is None
+    panel.infer()
+    assert "sensors first" in panel.message.value
+
+
+def test_along_the_annealing_misfit_is_traded_for_residual():
+    panel = AnnealingPanel(nodes=150, stages=7)
+    stages = panel.annealing.stages
+    assert np.all(np.diff([s.misfit for s in stages]) > 0)
+    assert stages[-1].residual < 0.5 * stages[0].residual
+    truth, last = panel.annealing.exact, stages[-1]
+    sd = np.sqrt(np.diag(truth.covariance))
+    assert np.all(np.abs(last.mean - truth.mean) < 0.3 * sd)
+    before = pixels(panel)
+    panel.stage.value = 0
+    assert (pixels(panel) != before).any()
+
+
+def test_under_the_runner_a_panel_is_a_picture(monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr("pdevae.explore.panel.display", shown.append)
+    panel = ForwardPanel(nodes=150)
+    panel._ipython_display_()
+    monkeypatch.setenv("PDEVAE_RUN", json.dumps({"profile": "quick"}))
+    panel._ipython_display_()
+    assert [type(thing).__name__ for thing in shown] == ["VBox", "Image"]
