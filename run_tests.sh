@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint, then the tests, notebooks (smoke profile) included. Arguments go to pytest: ./run_tests.sh -k penalties
+# Lint and stripped notebooks, then the tests, notebooks (smoke profile) included. Arguments go to pytest: ./run_tests.sh -k penalties
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 unset PYTHONPATH PYTHONHOME
@@ -8,4 +8,5 @@ python="$(python3 "$root/lib/make_environment.py")"
 cd "$root"
 "$python" -m ruff check .
 "$python" -m ruff format --check .
+"$python" -m nbstripout --verify --keep-id notebooks/*.ipynb
 exec "$python" -m pytest "$@"
