@@ -16,12 +16,16 @@ def updated(text: str) -> str:
     figures = project_root() / "figures"
     table = claims.read(figures)
     notebook = {name: book for book, record in manifest.read(figures).items() for name in record["artefacts"]}
+    table = table.sort_values("artefact", key=lambda names: names.map(notebook).fillna("zz"), kind="stable")
     paper, bars = table[table.source != "bar"], table[table.source == "bar"]
+    met = (bars.verdict == "met").sum()
     parts = [
-        "| claim | paper | ours | verdict | command → notebook → artefact |\n|---|---|---|---|---|",
+        "| claim | paper | ours | verdict | notebook → artefact |\n|---|---|---|---|---|",
         *(_line(row, notebook) for row in paper.itertuples()),
-        "\nOur own bars:\n\n| bar | target | ours | verdict | command → notebook → artefact |\n|---|---|---|---|---|",
+        f"\n<details><summary>Our own bars: {met} of {len(bars)} met</summary>\n",
+        "| bar | target | ours | verdict | notebook or benchmark → artefact |\n|---|---|---|---|---|",
         *(_line(row, notebook) for row in bars.itertuples()),
+        "\n</details>\n\nEach row is remade by `./run_all.sh --profile paper --only NN`, NN the notebook's number.",
     ]
     block = "\n".join([_BEGIN, "", *parts, "", _END])
     return re.sub(re.escape(_BEGIN) + ".*" + re.escape(_END), lambda _: block, text, flags=re.DOTALL)
@@ -37,13 +41,10 @@ def update() -> None:
 def _line(row, notebook: dict[str, str]) -> str:
     if row.artefact in notebook:
         book = notebook[row.artefact]
-        number = book.split("_")[0]
-        source = (
-            f"`./run_all.sh --profile paper --only {number}` → [{book}](notebooks/{book}.ipynb) → "
-            f"[{row.artefact}](figures/{row.artefact}.{'tex' if row.artefact.startswith('tab_') else 'png'})"
-        )
+        ending = "tex" if row.artefact.startswith("tab_") else "png"
+        source = f"[{book[:2]}](notebooks/{book}.ipynb) → [{row.artefact}](figures/{row.artefact}.{ending})"
     else:
         script = row.artefact.replace(".csv", ".py")
-        source = f"`.venv/bin/python {script}` → [{row.artefact}]({row.artefact})"
+        source = f"[{script}]({script}) → [{row.artefact}]({row.artefact})"
     cells = (row.claim, row.paper_value, row.our_value, f"**{row.verdict}**", source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
