@@ -1,4 +1,4 @@
-"""One function per artefact, named after it: a table in, a figure (or LaTeX) out. Nothing is computed here."""
+"""One function per artefact, named after it: a table in, a figure (or a Table) out. Nothing is computed here."""
 
 from .aquifer import (
     fig_aquifer_cv,

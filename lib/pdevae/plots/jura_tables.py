@@ -1,66 +1,68 @@
-"""Tables of the Jura experiment, for a document that uses booktabs."""
+"""Tables of the Jura experiment."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
-from .latex import plain, tabular
+from .tables import Cell, Table, bold, dagger, under
 
 
-def tab_metals(table: pd.DataFrame) -> str:
+def tab_metals(table: pd.DataFrame) -> Table:
     wide = table.pivot(index="primary", columns="sets", values="secondaries").loc[table.primary.unique()]
     rows = [[metal, wide.printed[metal], wide.corrected[metal]] for metal in wide.index]
-    return tabular("lll", ["Primary", "Secondary, as printed", "Secondary, corrected"], [rows])
+    return Table("lll", ["Primary", "Secondary, as printed", "Secondary, corrected"], [rows])
 
 
-def tab_vae_networks(table: pd.DataFrame) -> str:
+def tab_vae_networks(table: pd.DataFrame) -> Table:
     blocks = []
     for name, part in table.groupby("network", sort=False):
         rows = [
             [f"{name} dense {r.layer}", f"{r.inputs}", f"{r.outputs}", f"{r.parameters:,}"] for r in part.itertuples()
         ]
         blocks.append([*rows, [f"{name}, total", "", "", f"{part.parameters.sum():,}"]])
-    return tabular("lrrr", ["Layer", "inputs", "outputs", "parameters"], blocks)
+    return Table("lrrr", ["Layer", "inputs", "outputs", "parameters"], blocks)
 
 
-def tab_jura_results(table: pd.DataFrame) -> str:
-    return _mae(table) + "\n" + _others(table)
+def tab_jura_results(table: pd.DataFrame) -> Table:
+    return replace(_mae(table), below=_others(table))
 
 
-def tab_jura_printed_sets(table: pd.DataFrame) -> str:
-    return _mae(table) + "\n" + _others(table)
+def tab_jura_printed_sets(table: pd.DataFrame) -> Table:
+    return replace(_mae(table), below=_others(table))
 
 
-def _mae(table: pd.DataFrame) -> str:
+def _mae(table: pd.DataFrame) -> Table:
     """Mean absolute error, the paper's beneath ours; bold: below GPDK, Wilcoxon p < 0.05; dagger: above."""
     metals, rows = table.metal.unique(), []
     for model, part in table.groupby("model", sort=False):
         by_metal = part.set_index("metal")
-        rows.append([plain(model), *(_cell(by_metal.loc[metal]) for metal in metals)])
+        rows.append([model, *(_cell(by_metal.loc[metal]) for metal in metals)])
         if by_metal.paper.notna().any():
             paper = [f"{_digits(m, by_metal.paper[m])} ± {_digits(m, by_metal.paper_sd[m])}" for m in metals]
-            rows.append([r"\quad in the paper", *paper])
-    note = "% MAE, mean ± sd over seeds. Bold: below GPDK, dagger: above it (Wilcoxon, p < 0.05).\n"
-    return note + tabular("lcccc", ["", *metals], [rows])
+            rows.append([under("in the paper"), *paper])
+    note = "MAE, mean ± sd over seeds. Bold: below GPDK, dagger: above it (Wilcoxon, p < 0.05)."
+    return Table("lcccc", ["", *metals], [rows], note)
 
 
-def _cell(row: pd.Series) -> str:
+def _cell(row: pd.Series) -> str | Cell:
     spread = f" ± {_digits(row.name, row.mae_sd)}" if row.mae_sd > 0 else ""
     text = _digits(row.name, row.mae) + spread
     if row.p_gpdk < 0.05:
-        return rf"\textbf{{{text}}}" if row.against_gpdk < 0 else rf"{text}$^\dagger$"
+        return bold(text) if row.against_gpdk < 0 else dagger(text)
     return text
 
 
-def _others(table: pd.DataFrame) -> str:
+def _others(table: pd.DataFrame) -> Table:
     """RMSE, negative log predictive density, coverage of 90% intervals."""
     metals, rows = table.metal.unique(), []
     heads = ["", *(f"{metal} RMSE/NLPD/cover" for metal in metals)]
     for model, part in table.groupby("model", sort=False):
         by_metal = part.set_index("metal")
         cells = [by_metal.loc[metal] for metal in metals]
-        rows.append([plain(model), *(f"{_digits(r.name, r.rmse)}/{r.nlpd:.2f}/{r.coverage:.2f}" for r in cells)])
-    return tabular("lcccc", heads, [rows])
+        rows.append([model, *(f"{_digits(r.name, r.rmse)}/{r.nlpd:.2f}/{r.coverage:.2f}" for r in cells)])
+    return Table("lcccc", heads, [rows])
 
 
 def _digits(metal: str, value: float) -> str:

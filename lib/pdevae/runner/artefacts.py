@@ -21,6 +21,7 @@ from filelock import FileLock
 from matplotlib.figure import Figure
 
 from ..errors import UserError
+from ..plots.tables import Table
 from . import claims, manifest
 from .files import atomic, sha256, write_text
 from .settings import RunSettings, project_root
@@ -40,7 +41,7 @@ class Run:
         if self.settings.profile == "interactive":
             print(f"run by hand: figures go to {self.folder}")
 
-    def save(self, name: str, table: pd.DataFrame) -> Figure | str:
+    def save(self, name: str, table: pd.DataFrame) -> Figure | Table:
         """Write ``name``.csv, then draw or typeset it from that file; returns what was made, to be looked at."""
         if name not in self.declared:
             raise UserError(f"{self.notebook} saves {name} without declaring it: add it to Run(artefacts=[…])")
@@ -95,20 +96,26 @@ class Run:
         }
 
 
-def draw(name: str, folder: Path, note: str = "") -> Figure | str:
+def draw(name: str, folder: Path, note: str = "") -> Figure | Table:
     """Draw (fig_…) or typeset (tab_…) an artefact from its CSV, with the function of that name in pdevae.plots."""
-    maker = getattr(importlib.import_module("pdevae.plots"), name)
-    table = pd.read_csv(folder / f"{name}.csv")
-    if name.startswith("tab_"):
-        text = maker(table)
-        write_text(folder / f"{name}.tex", (f"% {note}\n" if note else "") + text)
-        return text
     np.random.seed(0)  # noqa: NPY002  seaborn's jitter draws from it: the same table, the same picture
-    figure = maker(table)
+    made = made_from_csv(name, folder)
+    if isinstance(made, Table):
+        write_text(folder / f"{name}.tex", (f"% {note}\n" if note else "") + made.latex())
+    else:
+        _save(made, folder / name, note)
+    return made
+
+
+def made_from_csv(name: str, folder: Path) -> Figure | Table:
+    maker = getattr(importlib.import_module("pdevae.plots"), name)
+    return maker(pd.read_csv(folder / f"{name}.csv"))
+
+
+def _save(figure: Figure, stem: Path, note: str) -> None:
     if note:
         figure.text(0.5, 0.5, note, color="firebrick", alpha=0.25, fontsize=22, ha="center", va="center", rotation=20)
     for ending, metadata in (("png", None), ("pdf", {"CreationDate": None})):
-        with atomic(folder / f"{name}.{ending}") as temporary, matplotlib.rc_context({"pdf.fonttype": 42}):
+        with atomic(stem.with_name(f"{stem.name}.{ending}")) as temporary, matplotlib.rc_context({"pdf.fonttype": 42}):
             figure.savefig(temporary, dpi=200, metadata=metadata, bbox_inches="tight")
     plt.close(figure)
-    return figure
