@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from ..errors import UserError
-from . import manifest, notebooks, readme
+from . import catalogue, manifest, notebooks, readme
 from .launch import execute
 from .settings import RunSettings, project_root
 
@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="compute again what is already in the cache")
     parser.add_argument("--overwrite", action="store_true", help="write to figures/ even from a reduced profile")
     parser.add_argument("--redraw", action="store_true", help="only draw every figure again, from its CSV")
+    parser.add_argument("--report", action="store_true", help="only write build/report/, from what is in figures/")
     parser.add_argument("--list", action="store_true", help="show notebooks, parameters and profiles")
     parser.add_argument("--lab", action="store_true", help="open JupyterLab in this environment, on the explorer")
     return parser
@@ -55,6 +56,8 @@ def _run(options: argparse.Namespace) -> int:
         os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", "notebooks/00_explore.ipynb"])
     if options.redraw:
         return _redraw()
+    if options.report:
+        return _report(project_root() / "figures", {})
     chosen = notebooks.select(options.only)
     overrides = dict(map(notebooks.parse_override, options.p))
     passed = notebooks.resolve(chosen, options.profile, overrides)
@@ -77,9 +80,13 @@ def _run(options: argparse.Namespace) -> int:
         rows.append(execute(book, passed[book.name], settings))
     if figures == project_root() / "figures" and (project_root() / "README.md").exists():
         readme.update()
+        catalogue.update()
     print(_table(rows))
     print(f"figures, tables and claims: {_short(figures)}/   executed notebooks: build/notebooks/")
-    return 1 if any(row["error"] for row in rows) else 0
+    failed = {row["name"]: row["error"] for row in rows if row["error"]}
+    if manifest.read(figures):
+        _report(figures, failed)
+    return 1 if failed else 0
 
 
 def _figures_folder(profile: str, overrides: dict, overwrite: bool) -> Path:
@@ -129,6 +136,16 @@ def _redraw() -> int:
     for path in sorted([*figures.glob("fig_*.csv"), *figures.glob("tab_*.csv")]):
         draw(path.stem, figures)
         print(f"drawn  {path.stem}")
+    return 0
+
+
+def _report(figures: Path, failed: dict[str, str]) -> int:
+    from . import report
+
+    built = report.build(figures, project_root() / "build" / "report", failed)
+    if built.without:
+        print(f"not in the report, since not executed here: {', '.join(built.without)}")
+    print(f"report: {_short(built.page)}")
     return 0
 
 
