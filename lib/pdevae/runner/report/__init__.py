@@ -73,7 +73,7 @@ def _write_notebooks(found: content.Content, folder: Path) -> dict[str, str]:
     """Notebook → its page, for those that were executed."""
     alternatives = {a.name: a.said.title for section in found.sections for a in section.artefacts}
     pages = {}
-    for section in tqdm(found.sections, desc="report", unit="notebook", delay=2, leave=False):
+    for section in tqdm(found.sections, desc="report", unit="notebook", delay=2, leave=False, disable=None):
         if section.notebook:
             pages[section.book] = f"notebooks/{section.book}.html"
             body = Markup(notebook_pages.body(section.notebook, alternatives))

@@ -17,7 +17,7 @@ from ..settings import RunSettings, project_root
 from . import notebook_pages
 from .markdown import to_html
 
-VERDICTS = claims.PAPER_VERDICTS + claims.BAR_VERDICTS
+VERDICTS = {"The paper’s claims": claims.PAPER_VERDICTS, "Our own bars": claims.BAR_VERDICTS}
 
 
 @dataclass(frozen=True)
