@@ -38,35 +38,33 @@ def build(figures: Path, target: Path, failed: dict[str, str] | None = None) -> 
     """The report on what stands in ``figures``; ``failed``: notebooks that did not come to their end, and why."""
     with _replaced(target) as folder:
         found = content.gather(figures)
-        _copy_files(found, figures, folder)
+        copied = _copy_files(found, figures, folder)
         pages = _write_notebooks(found, folder)
-        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         text = _template("report.html").render(
-            found=found, pages=pages, failed=failed or {}, made=made, verdicts=content.VERDICTS
+            found=found,
+            copied=copied,
+            pages=pages,
+            failed=failed or {},
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            verdicts=content.VERDICTS,
         )
         write_text(folder / "index.html", text)
     without = [section.book for section in found.sections if section.book not in pages]
     return Built(target / "index.html", without)
 
 
-def _copy_files(found: content.Content, figures: Path, folder: Path) -> None:
-    for section in found.sections:
-        for artefact in section.artefacts:
-            for path in artefact.files.values():
-                _copy(path, folder / "figures" / path.name)
-    for name in ("manifest.json", "claims.csv"):
-        if (figures / name).exists():
-            _copy(figures / name, folder / name)
-    for name in found.others:
-        if (project_root() / name).is_file():
-            _copy(project_root() / name, folder / name)
+def _copy_files(found: content.Content, figures: Path, folder: Path) -> set[str]:
+    """Everything the page shows or links to; returns the names of the copies."""
+    shown = [path for section in found.sections for artefact in section.artefacts for path in artefact.files.values()]
+    copies = {f"figures/{path.name}": path for path in shown}
+    copies |= {name: figures / name for name in ("manifest.json", "claims.csv") if (figures / name).is_file()}
+    copies |= {name: project_root() / name for name in found.others if (project_root() / name).is_file()}
+    for name, source in copies.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, folder / name)
     styles = [(_HERE / "style.css").read_text(encoding="utf-8"), _code_colours()]
     write_text(folder / "style.css", "\n".join(styles))
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
+    return set(copies)
 
 
 def _write_notebooks(found: content.Content, folder: Path) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import latex2mathml.converter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
+# the converter takes ∼ for a letter, which loses the space around it
+_LETTER, _RELATION = "<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>"
 _KEPT = ("http://", "https://", "mailto:", "#")
 
 
@@ -37,4 +39,4 @@ def mathml(formula: str, display: str) -> str:
         converted = latex2mathml.converter.convert(formula.strip(), display=display)
     except Exception:  # its parser raises whatever it stumbles on
         return ""
-    return "" if "\\" in converted else converted
+    return "" if "\\" in converted else converted.replace(_LETTER, _RELATION)
