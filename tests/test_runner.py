@@ -73,6 +73,8 @@ def refused(project: Path, *arguments: str) -> str:
 def test_a_run_leaves_artefacts_claims_and_manifest(project):
     done = run(project, "--profile", "paper", "-p", f"log='{project}/log'", "--jobs", "1")
     assert done.returncode == 0, done
+    assert done.stdout.splitlines()[-1] == "report: build/report/index.html"
+    assert "Reduced profile" in (project / "build" / "report" / "index.html").read_text()
     figures = project / "figures"
     assert {p.name for p in figures.glob("fig_toy.*")} == {"fig_toy.csv", "fig_toy.png", "fig_toy.pdf"}
     record = manifest.read(figures)["01_toy"]

@@ -113,7 +113,9 @@ def _table(figures: Path, name: str, said: catalogue.Entry, about: list) -> Arte
     return Artefact(name, said, about, files, table=Markup(table.html()))
 
 
-_MEND = "make it again (./run_all.sh --only its notebook, or --redraw), or restore it from git"
+_MEND = (
+    "run its notebook again (--only), draw it again (--redraw), or restore it from git; build/figures/ may be deleted"
+)
 
 
 def _files(figures: Path, name: str, endings: tuple[str, ...]) -> dict[str, Path]:
