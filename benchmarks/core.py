@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import skfem
+from common import HERE, alternate
 from skfem.helpers import dot, grad
 from tqdm import tqdm
 
@@ -23,24 +23,11 @@ import pdevae
 from pdevae._tensorflow import tf
 from pdevae.runner import claims, readme
 
-HERE = Path(__file__).parent
 EQUATION = pdevae.Diffusion(0.3) + pdevae.Transport() - pdevae.Source(1.0)
 PATCH_NODES, N_PATCHES, SAMPLES = 32, 16, 4
 TAPER_CENTRES = 256  # rows of A⁻¹ computed on large meshes: one solve each
 SEED = tf.constant([0, 1])
 tf.get_logger().setLevel("ERROR")  # each timed step is a graph of its own, on purpose
-
-
-def alternate(calls: dict, repeats: int) -> dict[str, float]:
-    """Median seconds of each call, the calls taking turns; the first round warms up."""
-    seconds = {name: [] for name in calls}
-    for round_number in range(repeats + 1):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if round_number:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: float(np.median(taken)) for name, taken in seconds.items()}
 
 
 def network():

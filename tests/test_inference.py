@@ -9,8 +9,9 @@ import pdevae
 from pdevae._tensorflow import tf
 from pdevae.experiments import comparison, transport
 from pdevae.forms import exact_form, gram, tapered_form, two_level_form
-from pdevae.inference import CVI, HMC, Diverged, OverBudget, SolvedCVI, TransportProblem, exact
+from pdevae.inference import CVI, HMC, Diverged, Laplace, OverBudget, SolvedCVI, TransportProblem, exact
 from pdevae.inference.hmc import log_joint
+from pdevae.inference.laplace import sensitivity
 from pdevae.inference.solved import hidden_units, interpolated
 
 
@@ -48,6 +49,23 @@ def test_both_solvers_give_the_same_density_and_gradient(problem):
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-8)
     reference = problem.model.log_joint(problem.y, problem.sigma)
     np.testing.assert_allclose(found[0][0], [reference(t) for t in tau.numpy()], rtol=1e-10)
+
+
+def test_laplace_finds_the_mode_and_its_curvature(problem):
+    """At the mode the gradient by the adjoint is 0; the posterior is near enough to Gaussian for 0.15 sd and 10%."""
+    found, truth = Laplace()(problem), exact(problem)
+    _, slope = problem.model.log_joint_and_gradient(problem.y, problem.sigma, found.mean)
+    assert np.abs(slope * found.sd).max() < 2e-3
+    assert (np.abs(found.mean - truth.mean) < 0.15 * truth.sd).all()
+    np.testing.assert_allclose(found.sd / truth.sd, 1, atol=0.1)
+
+
+def test_sensitivities_are_those_of_finite_differences(problem):
+    tau, step = np.array([0.4, -0.7]), 1e-5
+    _, J = sensitivity(problem.model, tau)
+    for k, e in enumerate(np.eye(2)):
+        up, down = (sensitivity(problem.model, tau + sign * step * e)[0] for sign in (1, -1))
+        np.testing.assert_allclose(J[:, k], (up - down) / (2 * step), rtol=1e-5, atol=1e-9)
 
 
 def test_hmc_stops_when_it_has_converged_and_finds_the_exact_posterior(problem):

@@ -10,7 +10,7 @@ import numpy as np
 from .. import domains
 from .._tensorflow import tf
 from ..forms import exact_form, tapered_form, two_level_form
-from ..inference import CVI, HMC, Diverged, OverBudget, Posterior, SolvedCVI, TransportProblem, exact
+from ..inference import CVI, HMC, Diverged, Laplace, OverBudget, Posterior, SolvedCVI, TransportProblem, exact
 from ..mesh import Mesh
 from ..penalties import ExactPenalty, MultilevelPenalty, PointwisePenalty, TaperedPenalty, TwoLevelPenalty
 from ..schedules import Geometric
@@ -51,10 +51,12 @@ def problem_of(config: dict, seed: int) -> TransportProblem:
 
 
 def method_of(name: str, steps: int = 10_000, budget: float = np.inf):
-    """``hmc-sparse``, ``solved-two-level``, ``trained-hard-32`` …: how, which penalty, nodes in a patch."""
+    """``laplace``, ``hmc-sparse``, ``solved-two-level``, ``trained-hard-32`` …: how, which penalty, nodes in a patch."""
     how, _, penalty = name.partition("-")
     if how == "quadrature":
         return exact
+    if how == "laplace":
+        return Laplace()
     if how == "hmc":
         return HMC(penalty, budget=budget)
     if how == "solved":

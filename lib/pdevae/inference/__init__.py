@@ -2,7 +2,8 @@
 
 from .cvi import CVI, Diverged
 from .hmc import HMC, OverBudget
+from .laplace import Laplace
 from .problem import Posterior, TransportProblem, exact
 from .solved import SolvedCVI
 
-__all__ = ["CVI", "HMC", "Diverged", "OverBudget", "Posterior", "SolvedCVI", "TransportProblem", "exact"]
+__all__ = ["CVI", "HMC", "Diverged", "Laplace", "OverBudget", "Posterior", "SolvedCVI", "TransportProblem", "exact"]

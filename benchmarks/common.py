@@ -1,0 +1,46 @@
+"""What benchmarks share: alternating clocks, bars, and where tables go."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pdevae.runner import claims, readme
+from pdevae.runner.files import write_text
+
+HERE = Path(__file__).parent
+
+
+def alternate(calls: dict, repeats: int) -> dict[str, float]:
+    """Median seconds of each call, the calls taking turns; the first round warms up."""
+    seconds = {name: [] for name in calls}
+    for round_number in range(repeats + 1):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if round_number:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(taken)) for name, taken in seconds.items()}
+
+
+class Bars:
+    """Rows of claims.csv about one benchmark's table."""
+
+    def __init__(self, table: str):
+        self.artefact, self.rows = f"benchmarks/{table}.csv", []
+
+    def add(self, claim_id: str, claim: str, target: str, ours: str, met: bool) -> None:
+        verdict = "met" if met else "missed"
+        self.rows.append(claims.row(claim_id, "bar", claim, target, ours, verdict, "benchmark", self.artefact))
+
+    def record(self) -> None:
+        claims.merge(HERE.parent / "figures", self.rows, [self.artefact])
+        readme.update()
+        print(pd.DataFrame(self.rows)[["claim_id", "paper_value", "our_value", "verdict"]].to_string(index=False))
+
+
+def save(table: pd.DataFrame, name: str) -> None:
+    write_text(HERE / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))

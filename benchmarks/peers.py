@@ -1,0 +1,224 @@
+"""The transport inverse problem by what a user would pick instead, side by side, checked against the exact posterior.
+
+    .venv/bin/python benchmarks/peers.py                  # all, about forty minutes on an idle machine
+    .venv/bin/python benchmarks/peers.py --sizes 1000 --seeds 1 --budget 60
+
+Installs CUQIpy and DeepXDE into build/peers (versions in benchmarks/peers/*.txt), runs every method one after the other
+with one thread, each run saved as it ends (build/peers/runs), writes benchmarks/peers.csv and peers.png and the bars.
+
+Accuracy asked for: mean within 0.25 exact standard deviations, standard deviations within a factor 1.25. A sampler's
+time to it is when its running moments come to stay inside; a method that gives a Gaussian at its end has its whole
+time; DeepXDE gives a point, which is asked for the mean alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+import common
+import matplotlib.pyplot as plt
+import numpy as np
+import one_thread  # noqa: F401  before TensorFlow
+import pandas as pd
+from tqdm import tqdm
+
+from pdevae.domains import region_of
+from pdevae.experiments.transport import method_of, problem_of
+from pdevae.inference import Diverged, OverBudget, Posterior, TransportProblem
+from pdevae.runner.files import write_text
+
+BUILD = common.HERE.parent / "build" / "peers"
+MEAN, RATIO = 0.25, 1.25
+SETTING = {"domain": "star", "data_nodes": 30_000, "a": 1.0, "sensors": 40, "noise": 0.3}
+OURS = {
+    "CVI, two-level (ours)": "solved-two-level",
+    "CVI, exact penalty (ours)": "solved-exact",
+    "CVI, hard taper, solved": "solved-hard",
+    "CVI, hard taper, trained (the paper's)": "trained-hard-32",
+    "HMC, sparse adjoint (ours)": "hmc-sparse",
+    "HMC, dense solve (the paper's)": "hmc-dense",
+    "Laplace, Gauss–Newton": "laplace",
+}
+PEERS = {"CUQIpy, NUTS": ("cuqipy", "cuqipy_nuts.py"), "DeepXDE, PINN": ("deepxde", "deepxde_pinn.py")}
+
+
+def install(peer: str) -> None:
+    """Into a folder of its own, without dependencies: those are the project's."""
+    if (BUILD / peer).exists():
+        return
+    listed = common.HERE / "peers" / f"{peer}.txt"
+    target = BUILD / f".{peer}-new"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, "-r", listed], check=True
+    )
+    os.replace(target, BUILD / peer)
+
+
+def export(problem: TransportProblem, path) -> None:
+    """The discretised problem for programs that do not know pdevae."""
+    model = problem.model
+    parts = [part.tocsc() for part in (model.A, *model.C)]
+    for part in parts:
+        part.sort_indices()
+    np.savez(
+        path,
+        **{f"data_{k}": part.data for k, part in enumerate(parts)},
+        indices=parts[0].indices,
+        indptr=parts[0].indptr,
+        read=model.read.toarray(),
+        **{name: getattr(problem, name) for name in ("y", "sigma", "a", "sensors")},
+        f=model.f,
+        source=problem.f,
+        outline=np.asarray(region_of(problem.mesh).shape.exterior.coords)[:-1],
+    )
+
+
+def run_peer(peer: str, script: str, problem: TransportProblem, budget: float) -> dict:
+    """Its process, with its own folder on the path; what it left behind."""
+    given, left = BUILD / "problem.npz", BUILD / "left.npz"
+    export(problem, given)
+    left.unlink(missing_ok=True)
+    command = [sys.executable, str(common.HERE / "peers" / script), str(given), str(left), str(budget)]
+    environment = os.environ | {"PYTHONPATH": str(BUILD / peer), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        return {"status": "failed", "note": done.stderr.strip().splitlines()[-1][:200]}
+    with np.load(left) as found:
+        return {name: found[name] for name in found.files}
+
+
+def moments(mean, sd, truth: Posterior) -> dict:
+    ratio = np.exp(np.abs(np.log(sd / truth.sd)).max()) if sd is not None else np.nan
+    return {"mean_error": float(np.abs((mean - truth.mean) / truth.sd).max()), "sd_factor": float(ratio)}
+
+
+def accurate(found: dict) -> bool:
+    return found["mean_error"] <= MEAN and found["sd_factor"] <= RATIO
+
+
+def when_accurate(draws: np.ndarray, times: np.ndarray, truth: Posterior) -> float:
+    """The time from which on the running moments stay inside; NaN if they never do."""
+    looks = range(20, len(draws) + 1, 20)
+    fine = [accurate(moments(draws[:k].mean(axis=0), draws[:k].std(axis=0), truth)) for k in looks]
+    last_bad = max((k for k, ok in zip(looks, fine) if not ok), default=0)
+    after = [k for k in looks if k > last_bad]
+    return float(times[after[0] - 1]) if after else np.nan
+
+
+def sampled(draws: np.ndarray, times: np.ndarray, setup: float, ess: float, truth: Posterior) -> dict:
+    found = moments(draws.mean(axis=0), draws.std(axis=0), truth)
+    total = float(times[-1])
+    more = {"setup": setup, "seconds": total, "to_accuracy": when_accurate(draws, times, truth)}
+    return found | more | {"ess": ess, "ess_per_second": ess / (total - setup), "draws": len(draws)}
+
+
+def by_ours(name: str, problem: TransportProblem, truth: Posterior, seed: int, budget: float) -> dict:
+    try:
+        found = method_of(OURS[name], budget=budget)(problem, seed)
+    except (Diverged, OverBudget) as reason:
+        status = "diverged" if isinstance(reason, Diverged) else "over budget"
+        return {"status": status, "note": str(reason), "seconds": getattr(reason, "projected", np.nan)}
+    if name.startswith("HMC"):
+        said = found.diagnostics
+        warm_up = 2 * method_of(OURS[name]).warm_up
+        share = (warm_up + np.arange(1, said["draws"] + 1)) / (warm_up + said["draws"])  # steps cost alike
+        times = found.setup_seconds + share * (found.seconds - found.setup_seconds)
+        chains = len(found.draws) // int(said["draws"])
+        return sampled(found.draws, np.repeat(times, chains), found.setup_seconds, said["ess"], truth)
+    row = moments(found.mean, found.sd, truth) | {"setup": found.setup_seconds, "seconds": found.seconds}
+    return row | {"to_accuracy": found.seconds if accurate(row) else np.nan}
+
+
+def by_peer(name: str, problem: TransportProblem, truth: Posterior, budget: float) -> dict:
+    import arviz
+
+    left = run_peer(*PEERS[name], problem, budget)
+    if "status" in left:
+        return left
+    if "draws" in left:
+        chain = {"tau": left["draws"][None]}
+        ess = float(arviz.ess(arviz.convert_to_dataset(chain)).tau.min())
+        return sampled(left["draws"], left["times"], float(left["setup"]), ess, truth)
+    path, times = left["path"], left["times"]
+    row = moments(path[-1], None, truth) | {"setup": float(left["setup"]), "seconds": float(times[-1])}
+    bad = np.flatnonzero(np.abs((path - truth.mean) / truth.sd).max(axis=1) > MEAN)
+    first = bad[-1] + 1 if len(bad) else 0
+    return row | {"to_accuracy": float(times[first]) if first < len(times) else np.nan, "note": "mean only"}
+
+
+def one(name: str, nodes: int, seed: int, budget: float) -> dict:
+    """One method on one problem; kept, so that a run that was stopped goes on where it was."""
+    kept = BUILD / "runs" / f"{name}-{nodes}-{seed}-{budget:g}.json".replace(" ", "_").replace("/", "_")
+    if kept.exists():
+        return json.loads(kept.read_text())
+    problem = problem_of(SETTING | {"nodes": nodes}, seed)
+    truth = method_of("quadrature")(problem)
+    found = by_ours(name, problem, truth, seed, budget) if name in OURS else by_peer(name, problem, truth, budget)
+    row = {"method": name, "nodes": nodes, "interior": len(problem.mesh.interior), "seed": seed, "status": "ok"} | found
+    write_text(kept, json.dumps(row, default=float))
+    return row
+
+
+def draw(table: pd.DataFrame) -> None:
+    """From the CSV alone."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    middle = table.groupby(["method", "nodes"], sort=False)[["to_accuracy", "seconds", "mean_error"]].median()
+    for k, (name, part) in enumerate(middle.groupby("method", sort=False)):
+        part = part.droplevel(0)
+        style = dict(marker="osD^vP*Xd"[k % 9], color=f"C{k}", label=name, ms=5)
+        left.loglog(part.index, part.to_accuracy, **style)
+        right.loglog(part.seconds, part.mean_error, ls="", **style)
+    left.set(xlabel="nodes", ylabel="seconds to the accuracy asked for", title="mean within 0.25 sd, sd within 1.25")
+    right.axhline(MEAN, color="0.6", lw=0.8)
+    right.set(xlabel="seconds in all", ylabel="error of the mean, exact sd", title="every size")
+    right.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.savefig(common.HERE / "peers.png", dpi=150)
+
+
+def bars(table: pd.DataFrame) -> None:
+    made, large = common.Bars("peers"), table[table.nodes >= 4000]
+    middle = large.groupby(["method", "nodes"]).to_accuracy.median()
+    ours = middle["CVI, two-level (ours)"]
+    for name in [*PEERS, "HMC, sparse adjoint (ours)", "HMC, dense solve (the paper's)", "Laplace, Gauss–Newton"]:
+        theirs = middle[name]
+        never = theirs.isna()
+        ratio = ", ".join(
+            f"{n:,} nodes: {'never' if never[n] else f'{theirs[n]:.3g} s'} against {ours[n]:.3g} s" for n in ours.index
+        )
+        ahead = bool(((theirs > ours) | never).all())
+        key = name.split(",")[0].lower().replace(" ", "_")
+        made.add(
+            f"peers_{key}" + ("_dense" if "dense" in name else ""),
+            f"Two-level CVI ahead of {name}: time to a mean within 0.25 sd and an sd within 1.25, N ≥ 4,000",
+            "less time",
+            ratio,
+            ahead,
+        )
+    made.record()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 4000, 10_000])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--budget", type=float, default=300.0, help="seconds that a run may take")
+    options = parser.parse_args()
+    for peer, _ in PEERS.values():
+        install(peer)
+    todo = [(name, n, s) for n in options.sizes for s in range(options.seeds) for name in [*OURS, *PEERS]]
+    rows = [one(name, nodes, seed, options.budget) for name, nodes, seed in tqdm(todo, "runs")]
+    table = pd.DataFrame(rows)
+    shown = ["method", "nodes", "seed", "setup", "seconds", "to_accuracy", "mean_error", "sd_factor", "ess_per_second"]
+    print(table[[*shown, "status"]].to_string(index=False, float_format="%.3g"))
+    if max(options.sizes) >= 4000:
+        common.save(table, "peers")
+        draw(pd.read_csv(common.HERE / "peers.csv"))
+        bars(table)
+
+
+if __name__ == "__main__":
+    main()
