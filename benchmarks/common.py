@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +14,14 @@ from pdevae.runner import claims, readme
 from pdevae.runner.files import write_text
 
 HERE = Path(__file__).parent
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+def one_thread() -> None:
+    """Start this program again with one thread, if it has more: libraries count them when they are loaded."""
+    wanted = dict.fromkeys(_THREADS, "1")
+    if any(os.environ.get(name) != "1" for name in wanted):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | wanted)
 
 
 def alternate(calls: dict, repeats: int) -> dict[str, float]:

@@ -22,7 +22,6 @@ import sys
 import common
 import matplotlib.pyplot as plt
 import numpy as np
-import one_thread  # noqa: F401  before TensorFlow
 import pandas as pd
 from tqdm import tqdm
 
@@ -207,6 +206,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--budget", type=float, default=300.0, help="seconds that a run may take")
     options = parser.parse_args()
+    common.one_thread()
     for peer, _ in PEERS.values():
         install(peer)
     todo = [(name, n, s) for n in options.sizes for s in range(options.seeds) for name in [*OURS, *PEERS]]

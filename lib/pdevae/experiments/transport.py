@@ -51,7 +51,7 @@ def problem_of(config: dict, seed: int) -> TransportProblem:
 
 
 def method_of(name: str, steps: int = 10_000, budget: float = np.inf):
-    """``laplace``, ``hmc-sparse``, ``solved-two-level``, ``trained-hard-32`` …: how, which penalty, nodes in a patch."""
+    """``laplace``, ``hmc-sparse``, ``solved-two-level``, ``trained-hard-32``: how, which penalty, nodes in a patch."""
     how, _, penalty = name.partition("-")
     if how == "quadrature":
         return exact
