@@ -1,10 +1,11 @@
-"""The explorer in a real browser: all cells run, a slider moves, the picture is pressed and dragged, and changes."""
+"""In a real browser: the explorer runs, is moved, pressed and dragged, and its pictures change; the report fits."""
 
 import json
 
 import pytest
 
 from browser import CHROMIUM, lab, page
+from pdevae.runner import report
 from pdevae.runner.settings import project_root
 
 pytestmark = pytest.mark.skipif(
@@ -106,3 +107,16 @@ def test_a_sensor_is_placed_and_cvi_run(explorer):
     assert changes(explorer, found, lambda: press(explorer, found, 0.2, 0.42))
     assert changes(explorer, found, lambda: explorer.get_by_role("button", name="run CVI").click())
     keep(explorer, "explore_2")
+
+
+@pytest.mark.parametrize(("width", "height", "device"), [(1280, 900, "desk"), (390, 844, "phone")])
+def test_the_report_fits_the_screen_and_asks_nothing_of_the_network(tmp_path, width, height, device):
+    built = report.build(project_root() / "figures", tmp_path / "report")
+    asked = []
+    with page(width, height) as tab:
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(built.page.as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert tab.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+        keep(tab, f"report_{device}")
+    assert all(address.startswith("file:") for address in asked)
