@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/peers_fem.py
 
-The same mesh of the unit square, −0.3∇²u + τ·∇u = 1; the largest u must agree. Writes benchmarks/peers_fem.csv and bars.
+The same mesh of the unit square, −0.3∇²u + τ·∇u = 1; the largest u must agree. Writes peers_fem.csv and bars.
 """
 
 from __future__ import annotations
