@@ -18,6 +18,7 @@ from typing import Any
 
 from ._tensorflow import tf
 from .elements import Elements
+from .errors import UserError
 
 Coefficient = float | tf.Tensor | Callable[[tf.Tensor, Any], tf.Tensor]
 
@@ -34,10 +35,10 @@ class Term:
         return None
 
     def __add__(self, other: Term) -> Term:
-        return Sum(self, other)
+        return Sum(self, _term(other))
 
     def __sub__(self, other: Term) -> Term:
-        return Sum(self, Negative(other))
+        return Sum(self, Negative(_term(other)))
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,22 @@ class Negative(Term):
         return None if G is None else -G
 
 
+def flux_and_volume(term: Term, x, z, u, grad) -> tuple[tf.Tensor | None, tf.Tensor | None]:
+    """F and G of an equation, each summand's shapes checked on its own: static shapes, at no cost in a graph."""
+    at = (x, z, u, grad)
+    if isinstance(term, Sum):
+        (F, G), (F_2, G_2) = flux_and_volume(term.first, *at), flux_and_volume(term.second, *at)
+        return _plus(F, F_2), _plus(G, G_2)
+    if isinstance(term, Negative):
+        return tuple(None if part is None else -part for part in flux_and_volume(term.term, *at))
+    F, G = term.flux(*at), term.volume(*at)
+    if F is None and G is None:
+        raise UserError(f"{type(term).__name__} has neither flux nor volume: define one of them, and return its value")
+    _check(term, "flux", F, grad.shape, "[M, n, 2]")
+    _check(term, "volume", G, u.shape, "[M, n]")
+    return F, G
+
+
 def element_residual(equation: Term, e: Elements, u: Sequence[tf.Tensor], z: Any) -> list[tf.Tensor]:
     """r_ek = |e| (F_e·∇φ_k + G_e/3) for the corners k = 0, 1, 2, coefficients at the centroid.
 
@@ -116,13 +133,42 @@ def element_residual(equation: Term, e: Elements, u: Sequence[tf.Tensor], z: Any
     # ∇u_e = Σ_k u_k ∇φ_k, by components: axes of length 2 and 3 are slow to loop over
     grad = tf.stack([_dot(phi_x, u), _dot(phi_y, u)], axis=-1)
     at = (e.centroid, z, tf.add_n(u) / 3, grad)
-    F, G = equation.flux(*at), equation.volume(*at)
+    F, G = flux_and_volume(equation, *at)
     r = [tf.zeros_like(u_k) for u_k in u]
     if F is not None:
         r = [F[..., 0] * px + F[..., 1] * py for px, py in zip(phi_x, phi_y)]
     if G is not None:
         r = [r_k + G / 3 for r_k in r]
     return [e.area * r_k for r_k in r]
+
+
+def _check(term: Term, part: str, value: Any, wanted: tf.TensorShape, letters: str) -> None:
+    """Refuse a value that does not broadcast to the shape wanted; an unknown axis passes."""
+    if value is None:
+        return
+    if not hasattr(value, "shape"):
+        raise UserError(f"{type(term).__name__}.{part} returned a {type(value).__name__}: return a tensor {letters}")
+    shape = tf.TensorShape(value.shape)
+    if shape.rank is None:
+        return
+    fits = shape.rank <= wanted.rank and all(
+        None in (have, want) or have in (1, want) for have, want in zip(shape[::-1], wanted[::-1])
+    )
+    if not fits or (part == "flux" and (shape.rank == 0 or shape[-1] == 1)):
+        raise UserError(
+            f"{type(term).__name__}.{part} returned shape {_text(shape)}: it must be, or broadcast to, "
+            f"{letters} = {_text(wanted)}"
+        )
+
+
+def _text(shape: tf.TensorShape) -> str:
+    return str(shape.as_list()).replace("None", "?")
+
+
+def _term(other: Any) -> Term:
+    if not isinstance(other, Term):
+        raise UserError(f"an equation is a sum of terms, {other!r} is none: write a number or function f as Source(f)")
+    return other
 
 
 def _value(coefficient: Coefficient, x, z, dtype) -> tf.Tensor:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from .errors import UserError
-from .hierarchy import interpolation
+from .hierarchy import read_at
 from .mesh import Mesh
 from .operators import Diffusion, Source, Transport
 from .solve import factorise
@@ -35,7 +35,7 @@ class TransportModel:
         unit = np.eye(2)
         C = tuple(WeakForm(mesh, Transport(e)).matrix()[:, mesh.interior].tocsc() for e in unit)
         f = WeakForm(mesh, Diffusion() - Source(source)).load()
-        return cls(a * stiffness(mesh), C, f, interpolation(mesh, sensors)[:, mesh.interior])
+        return cls(a * stiffness(mesh), C, f, read_at(mesh, sensors)[:, mesh.interior])
 
     def field(self, tau: np.ndarray) -> np.ndarray:
         """u at the interior nodes."""

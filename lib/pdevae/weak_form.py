@@ -11,10 +11,12 @@ from check_shapes import check_shapes
 
 from ._tensorflow import constant_property, tf
 from .elements import elements
+from .errors import UserError
+from .fields import Field, values
 from .mesh import Mesh
 from .operators import Diffusion, Term, element_residual
 
-Field = Callable[[tf.Tensor, Any], tf.Tensor]  # μ: x [n, 2], z [M, …] → [M, n]
+Boundary = float | np.ndarray | Callable[[np.ndarray], np.ndarray] | None
 
 
 class WeakForm:
@@ -24,7 +26,9 @@ class WeakForm:
     boundary; with None the boundary values are free.
     """
 
-    def __init__(self, mesh: Mesh, equation: Term, boundary=None, dtype=tf.float64):
+    def __init__(self, mesh: Mesh, equation: Term, boundary: Boundary = None, dtype: tf.DType = tf.float64):
+        if not isinstance(equation, Term):
+            raise UserError(f"{equation!r} is no equation: give a term or a sum of terms, as Diffusion() - Source(1.0)")
         self.mesh, self.equation, self.dtype = mesh, equation, tf.as_dtype(dtype)
         self.x = tf.constant(mesh.points, self.dtype)
         self.is_boundary = tf.constant(mesh.is_boundary)
@@ -48,7 +52,7 @@ class WeakForm:
 
     def values(self, mu: Field, z: Any) -> tf.Tensor:
         """μ at every node, g on the boundary; [M, n]."""
-        return self.with_boundary(mu(self.x, z))
+        return self.with_boundary(values(mu, self.x, z))
 
     def with_boundary(self, u: tf.Tensor, nodes: tf.Tensor | None = None) -> tf.Tensor:
         """g in place of u at those of ``nodes`` (default: all) that lie on the boundary."""

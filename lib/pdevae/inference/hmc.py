@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 
 from .._tensorflow import tf
 from ..errors import UserError
-from ..hierarchy import interpolation
+from ..hierarchy import read_at
 from ..solve import Solver
 from ..weak_form import WeakForm
 from .problem import Posterior, TransportProblem
@@ -166,7 +166,7 @@ def log_joint(problem: TransportProblem, solver: str, samples: int):
 
 def _dense(problem: TransportProblem, samples: int):
     solver = Solver(WeakForm(problem.mesh, problem.equation, boundary=0.0))
-    read = tf.constant(interpolation(problem.mesh, problem.sensors).toarray())
+    read = tf.constant(read_at(problem.mesh, problem.sensors).toarray())
 
     def value(tau):
         u = solver.dense(tau, samples=samples)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ..errors import UserError
+from ..hierarchy import around, read_at
 from ..mesh import Mesh
 from ..operators import Diffusion, Source, Term, Transport
 from ..posterior import TransportModel, quadrature
@@ -41,6 +43,13 @@ class TransportProblem:
     y: np.ndarray  # [S]
     sigma: float
     tau: np.ndarray  # the truth, for judging only
+
+    def __post_init__(self):
+        read_at(around(self.mesh, self.sensors), self.sensors)  # refuses sensors outside
+        if len(self.y) != len(self.sensors):
+            raise UserError(f"{len(self.y)} readings for {len(self.sensors)} sensors: give one y for each sensor")
+        if not self.sigma > 0:
+            raise UserError(f"sigma={self.sigma} must be positive: it is the standard deviation of a reading's noise")
 
     @classmethod
     def simulate(

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.optimize import minimize
-from scipy.spatial import cKDTree
 
 from ..forms import Form, gram
-from ..hierarchy import interpolation
+from ..hierarchy import around, read_at
 from ..mesh import Mesh
 from ..operators import Term
 from .cvi import Diverged
@@ -73,11 +72,7 @@ def interpolated(hidden: Callable[[np.ndarray], np.ndarray], mesh: Mesh) -> Call
     """The units' finite-element interpolants, 0 on the boundary: the penalty sees nothing between the nodes."""
 
     def at(x):
-        # the search structure of a large mesh is dear: only elements near the places
-        near = np.zeros(mesh.n_nodes, bool)
-        near[cKDTree(mesh.points).query(x, k=12)[1]] = True
-        around = replace(mesh, triangles=mesh.triangles[near[mesh.triangles].any(axis=1)])
-        read = interpolation(around, x)[:, mesh.interior].tocsc()
+        read = read_at(around(mesh, x), x)[:, mesh.interior].tocsc()
         used = np.flatnonzero(np.diff(read.indptr))
         return read[:, used] @ hidden(mesh.points[mesh.interior[used]])
 

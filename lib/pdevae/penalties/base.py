@@ -9,7 +9,8 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from .._tensorflow import tf
-from ..weak_form import Field
+from ..errors import UserError
+from ..fields import Field
 
 
 class Penalty:
@@ -37,6 +38,24 @@ def quadratic(r: tf.Tensor, apply: Callable[[np.ndarray], np.ndarray]) -> tf.Ten
         return tf.reduce_sum(r * Br, axis=1), lambda upstream: 2 * upstream[:, None] * Br
 
     return value(r)
+
+
+def as_seed(seed: Any) -> tf.Tensor:
+    """The pair of integers that TensorFlow's stateless random numbers take; anything else is refused."""
+    try:
+        pair = tf.convert_to_tensor(seed)
+        right = pair.dtype.is_integer and (pair.shape.rank is None or pair.shape == [2])
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise UserError(f"seed={seed!r} must be a pair of integers, as (0, step)")
+    return pair
+
+
+def at_least_one(**counts: int) -> None:
+    for name, count in counts.items():
+        if not count >= 1:
+            raise UserError(f"a penalty needs {name} of at least 1, not {count}")
 
 
 def sample_patches(seed, P: int, C: int) -> tf.Tensor:

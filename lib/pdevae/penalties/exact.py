@@ -8,14 +8,14 @@ from .._tensorflow import tf
 from ..mesh import Mesh
 from ..operators import Term
 from ..solve import factorise
-from ..weak_form import WeakForm, stiffness
+from ..weak_form import Boundary, WeakForm, stiffness
 from .base import Penalty, quadratic
 
 
 class ExactPenalty(Penalty):
     """‖L[z]μ − f‖²_A = rᵀA⁻¹r on the whole mesh; ``seed`` is not used."""
 
-    def __init__(self, mesh: Mesh, equation: Term, boundary=None, dtype=tf.float64):
+    def __init__(self, mesh: Mesh, equation: Term, boundary: Boundary = None, dtype: tf.DType = tf.float64):
         self.weak = WeakForm(mesh, equation, boundary, dtype)
         self.factors = factorise(stiffness(mesh))
 

@@ -16,7 +16,7 @@ class GradientPenalty(Penalty):
     strength. Where the two differ is on harmonic fields, which the PDE leaves free and this one does not.
     """
 
-    def __init__(self, mesh: Mesh, dtype=tf.float64):
+    def __init__(self, mesh: Mesh, dtype: tf.DType = tf.float64):
         self.weak = WeakForm(mesh, Diffusion(1.0), None, dtype)
 
     def __call__(self, mu, z, seed=None):

@@ -16,12 +16,13 @@ from scipy.sparse.linalg import LinearOperator
 
 from .._tensorflow import tf
 from ..elements import elements
+from ..fields import values
 from ..hierarchy import coarser_meshes, prolongation
 from ..mesh import Mesh, rings
 from ..minipatches import Patches, merge, patches
 from ..operators import Term, element_residual
-from ..weak_form import WeakForm, stiffness
-from .base import Penalty
+from ..weak_form import Boundary, WeakForm, stiffness
+from .base import Penalty, as_seed, at_least_one
 from .patch_residual import PatchTables, half_solve, local_factors, local_quadratic_form, test_indicators
 from .two_level import LocalPart
 
@@ -62,7 +63,7 @@ class SampledResidual:
         centre, ring = tf.gather(self.interior, j), tf.gather(self.ring, j)
         nodes = tf.reshape(tf.concat([centre[:, None], ring], axis=1), [-1])
         B, V = ring.shape
-        u = self.weak.with_boundary(mu(tf.gather(self.weak.x, nodes), z), nodes)
+        u = self.weak.with_boundary(values(mu, tf.gather(self.weak.x, nodes), z), nodes)
         # corners of the fan's elements: the centre, a neighbour, the next neighbour
         slots = tf.stack([tf.zeros([V], tf.int32), 1 + tf.range(V), 1 + tf.roll(tf.range(V), -1, axis=0)])
         places = tf.reshape(slots[:, None] + (V + 1) * tf.range(B)[:, None], [3, -1])
@@ -143,9 +144,10 @@ class MultilevelPenalty(Penalty):
         draws: int = 1,
         factor: float = 4.0,
         coarsest: int = 64,
-        boundary=None,
-        dtype=tf.float64,
+        boundary: Boundary = None,
+        dtype: tf.DType = tf.float64,
     ):
+        at_least_one(n_patches=n_patches, coarse_patches=coarse_patches, draws=draws)
         self.weak = WeakForm(mesh, equation, boundary, dtype)
         *between, last = coarser_meshes(mesh, factor, coarsest)
         self.local = LocalPart(self.weak, patches(mesh, patch_nodes=patch_nodes))
@@ -154,7 +156,7 @@ class MultilevelPenalty(Penalty):
         self.n_patches, self.coarse_patches, self.draws = n_patches, coarse_patches, draws
 
     def __call__(self, mu, z, seed):
-        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
+        seeds = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 3))
         total = self.local.estimate(mu, z, seeds[0], self.n_patches)
         total += self.coarsest.estimate(mu, z, seeds[1], self.draws)
         if self.coarse is not None:

@@ -10,9 +10,10 @@ from check_shapes import check_shapes
 
 from .._tensorflow import tf
 from ..elements import Elements, elements
+from ..fields import Field, values
 from ..minipatches import Patches
 from ..operators import element_residual
-from ..weak_form import Field, WeakForm
+from ..weak_form import WeakForm
 
 
 class PatchBatch(NamedTuple):
@@ -52,7 +53,7 @@ def flat_places(corners: tf.Tensor, K: int) -> tf.Tensor:
 @check_shapes("return[all]: [M, P, E]")
 def corner_residuals(weak: WeakForm, batch: PatchBatch, mu: Field, z: Any) -> list[tf.Tensor]:
     """r_ek on the elements of each patch, for the three corners."""
-    u = mu(tf.reshape(batch.x, [-1, 2]), z)  # [M, P·K]
+    u = values(mu, tf.reshape(batch.x, [-1, 2]), z)  # [M, P·K]
     u = weak.with_boundary(u, tf.reshape(batch.nodes, [-1]))
     places = tf.unstack(flat_places(batch.corners, batch.nodes.shape[1]), num=3)
     r = element_residual(weak.equation, batch.elements, [tf.gather(u, place, axis=1) for place in places], z)

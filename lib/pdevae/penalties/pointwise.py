@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from check_shapes import check_shapes
 
 from .._tensorflow import tf
+from ..fields import values
 from ..mesh import Mesh
-from ..operators import Term
-from .base import Penalty
+from ..operators import Term, flux_and_volume
+from .base import Penalty, as_seed, at_least_one
 
 
 class PointwisePenalty(Penalty):
@@ -20,21 +22,28 @@ class PointwisePenalty(Penalty):
     """
 
     def __init__(
-        self, mesh: Mesh, equation: Term, n_points: int = 256, n_boundary: int = 64, boundary=None, dtype=tf.float64
+        self,
+        mesh: Mesh,
+        equation: Term,
+        n_points: int = 256,
+        n_boundary: int = 64,
+        boundary: float | Callable[[tf.Tensor], tf.Tensor] | None = None,
+        dtype: tf.DType = tf.float64,
     ):
+        at_least_one(n_points=n_points, n_boundary=n_boundary)
         self.equation, self.boundary, self.dtype = equation, boundary, tf.as_dtype(dtype)
         self.n_points, self.n_boundary = n_points, n_boundary
         self.interior_simplices = _Simplices(mesh.points[mesh.triangles], dtype)
         self.boundary_simplices = _Simplices(mesh.points[mesh.boundary_edges], dtype)
 
     def __call__(self, mu, z, seed):
-        inside, along = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        inside, along = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 2))
         residual = strong_residual(self.equation, mu, self.interior_simplices.sample(self.n_points, inside), z)
         total = tf.reduce_mean(residual**2)
         if self.boundary is not None:
             s = self.boundary_simplices.sample(self.n_boundary, along)
             g = self.boundary(s) if callable(self.boundary) else self.boundary
-            total += tf.reduce_mean((mu(s, z) - g) ** 2)
+            total += tf.reduce_mean((values(mu, s, z) - g) ** 2)
         return total
 
 
@@ -47,12 +56,13 @@ def strong_residual(equation: Term, mu, x: tf.Tensor, z: Any) -> tf.Tensor:
         partials = []
         for direction in along:
             with tf.autodiff.ForwardAccumulator(x, direction) as forward:
-                u = mu(x, z)
+                u = values(mu, x, z)
             partials.append(forward.jvp(u))
         return x, z, u, tf.stack(partials, axis=-1)
 
-    G = equation.volume(*at(x))
-    residual = tf.zeros_like(mu(x, z)) if G is None else G
+    here = at(x)
+    _, G = flux_and_volume(equation, *here)
+    residual = tf.zeros_like(here[2]) if G is None else G
     for d, direction in enumerate(along):
         with tf.autodiff.ForwardAccumulator(x, direction) as forward:
             F = equation.flux(*at(x))

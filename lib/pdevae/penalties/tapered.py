@@ -16,8 +16,8 @@ from ..mesh import Mesh
 from ..minipatches import Patches, patches
 from ..operators import Term
 from ..solve import factorise
-from ..weak_form import WeakForm, stiffness
-from .base import Penalty, sample_patches
+from ..weak_form import Boundary, WeakForm, stiffness
+from .base import Penalty, as_seed, at_least_one, sample_patches
 from .patch_residual import PatchBatch, PatchTables, corner_residuals
 
 TAPERS = {
@@ -43,14 +43,15 @@ class TaperedPenalty(Penalty):
         n_patches: int = 1,
         taper: Literal["hard", "wendland"] = "hard",
         normalisation: Literal["unbiased", "paper"] = "unbiased",
-        boundary=None,
+        boundary: Boundary = None,
         centres: np.ndarray | None = None,
-        dtype=tf.float64,
+        dtype: tf.DType = tf.float64,
     ):
         if taper not in TAPERS:
             raise UserError(f"unknown taper {taper!r}: use one of {', '.join(TAPERS)}")
         if normalisation not in ("unbiased", "paper"):
             raise UserError(f"unknown normalisation {normalisation!r}: use unbiased or paper")
+        at_least_one(n_patches=n_patches)
         self.weak = WeakForm(mesh, equation, boundary, dtype)
         self.patches = patches(mesh, rho, patch_nodes, centres)
         self.tables = PatchTables(self.patches, dtype)
@@ -61,7 +62,7 @@ class TaperedPenalty(Penalty):
         self.scale = len(mesh.interior) if normalisation == "unbiased" else 1.0
 
     def __call__(self, mu, z, seed):
-        terms = self.row_terms(mu, z, sample_patches(seed, self.n_patches, self.tables.C))
+        terms = self.row_terms(mu, z, sample_patches(as_seed(seed), self.n_patches, self.tables.C))
         return self.scale * tf.reduce_mean(terms)
 
     @check_shapes("index: [P]", "return: [M, P]")

@@ -18,8 +18,8 @@ from ..mesh import Mesh
 from ..minipatches import Patches, patches
 from ..operators import Term
 from ..solve import factorise
-from ..weak_form import WeakForm, stiffness
-from .base import Penalty, quadratic, sample_patches
+from ..weak_form import Boundary, WeakForm, stiffness
+from .base import Penalty, as_seed, at_least_one, quadratic, sample_patches
 from .patch_residual import (
     PatchTables,
     corner_residuals,
@@ -80,10 +80,11 @@ class TwoLevelPenalty(Penalty):
         patch_nodes: int | None = 32,
         rho: float | None = None,
         n_patches: int = 16,
-        boundary=None,
+        boundary: Boundary = None,
         centres: np.ndarray | None = None,
-        dtype=tf.float64,
+        dtype: tf.DType = tf.float64,
     ):
+        at_least_one(n_patches=n_patches)
         self.weak = WeakForm(mesh, equation, boundary, dtype)
         self.local = LocalPart(self.weak, patches(mesh, rho, None if rho else patch_nodes, centres))
         self.coarse = CoarsePart(mesh, coarser(mesh, max_edge=self.local.patches.rho))
@@ -92,7 +93,7 @@ class TwoLevelPenalty(Penalty):
     def __call__(self, mu, z, seed):
         r = self.weak.residual(self.weak.values(mu, z), z)
         coarse = tf.reduce_mean(quadratic(r, self.coarse.apply))
-        return self.local.estimate(mu, z, seed, self.n_patches) + coarse
+        return self.local.estimate(mu, z, as_seed(seed), self.n_patches) + coarse
 
     def quadratic_form(self):
         A = stiffness(self.weak.mesh)

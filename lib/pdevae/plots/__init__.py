@@ -15,6 +15,7 @@ from .aquifer_maps import (
     fig_aquifer_uncertainty,
 )
 from .aquifer_tables import tab_aquifer_results, tab_fwd_surrogate
+from .borrow import fig_your_own_choice, fig_your_own_problem
 from .diagrams import fig_pde_reg_decoder, fig_vae_models
 from .forward import fig_fem_explan, fig_pde_as_smoothers
 from .jura import fig_jura_coefficients, fig_jura_cv, fig_jura_errors, fig_jura_maps, fig_jura_resplits
@@ -52,6 +53,8 @@ __all__ = [
     "fig_jura_resplits",
     "fig_pde_reg_decoder",
     "fig_vae_models",
+    "fig_your_own_choice",
+    "fig_your_own_problem",
     "tab_jura_printed_sets",
     "tab_jura_results",
     "tab_metals",

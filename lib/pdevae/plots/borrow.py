@@ -1,0 +1,88 @@
+"""Figures of one's own problem: the fields and their residuals, and how ε, Q and P are chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .style import METHODS, mosaic, outline, panels, plain_ticks, scale_below, triangulation
+
+
+def fig_your_own_problem(table: pd.DataFrame) -> Figure:
+    """Truth with readings, the network without and with the PDE on one scale; mesh, and the residuals of both."""
+    figure, axes = mosaic([["a", "b", "c"], ["d", "e", "f"]], 7.2, 4.4)
+    mesh, nodes = triangulation(table)
+    readings = table[table.kind == "reading"]
+    shown = ("truth", "alone", "regularised")
+    low, high = nodes[list(shown)].min().min(), nodes[list(shown)].max().max()
+    titles = ("(a) Truth, and readings", "(b) Network alone", "(c) Network with the PDE")
+    for letter, name, title in zip("abc", shown, titles):
+        drawn = axes[letter].tripcolor(mesh, nodes[name], shading="gouraud", vmin=low, vmax=high, rasterized=True)
+        wrong = np.sqrt(np.mean((nodes[name] - nodes.truth) ** 2))
+        _map(axes[letter], mesh, drawn, "$u$ in g/m³", title + (f"\nrms error {wrong:.3f} g/m³" if wrong else "\n"))
+    axes["a"].scatter(readings.x, readings.y, c=readings.truth, vmin=low, vmax=high, s=16, edgecolor="w", lw=0.6)
+    _mesh_and_sensors(axes["d"], mesh, readings)
+    most = float(np.quantile(np.abs(nodes.alone_residual), 0.98))
+    for letter, name, title in zip("ef", shown[1:], ("(e) Residual, network alone", "(f) Residual with the PDE")):
+        values = nodes[f"{name}_residual"]
+        drawn = axes[letter].tripcolor(mesh, values, shading="gouraud", cmap="RdBu_r", vmin=-most, vmax=most)
+        drawn.set_rasterized(True)
+        rms = np.sqrt(np.mean(values**2))
+        _map(axes[letter], mesh, drawn, r"$L\mu - f$ in g/m³ per day", f"{title}\nrms {rms:.2g} g/m³ per day")
+    return figure
+
+
+def _map(ax: Axes, mesh, drawn, label: str, title: str) -> None:
+    outline(ax, mesh)
+    scale_below(ax, drawn, label)
+    ax.set_title(title)
+
+
+def _mesh_and_sensors(ax: Axes, mesh, readings: pd.DataFrame) -> None:
+    ax.triplot(mesh, color="0.7", lw=0.3)
+    ax.plot(readings.x, readings.y, "o", ms=3, color="tab:red", mec="w", mew=0.4)
+    outline(ax, mesh)
+    left, bottom = mesh.x.min(), mesh.y.min() - 0.09 * np.ptp(mesh.y)
+    ax.plot([left, left + 2], [bottom, bottom], "k", lw=2, solid_capstyle="butt")
+    ax.text(left + 1, bottom - 0.03 * np.ptp(mesh.y), "2 km", ha="center", va="top", fontsize=7)
+    ax.set_title(f"(d) Mesh, {len(mesh.x)} nodes,\nand {len(readings)} sensors")
+
+
+def fig_your_own_choice(table: pd.DataFrame) -> Figure:
+    """Errors against ε, on held-out readings and in truth; noise of the penalty against the time of a step."""
+    figure, ((a, b),) = panels(1, 2, 7.2, 2.9)
+    _epsilon(a, table)
+    _patches(b, table[table.kind == "patches"])
+    return figure
+
+
+def _epsilon(ax: Axes, table: pd.DataFrame) -> None:
+    sweep, blue, orange = table[table.kind == "eps"], *sns.color_palette("colorblind")[:2]
+    ax.plot(sweep.eps, sweep.held_out, "o", ms=3, alpha=0.4, mew=0, color=blue, label="held-out readings, each part")
+    mean = sweep.groupby("eps").mean(numeric_only=True)
+    ax.plot(mean.index, mean.held_out, color=blue, label="their mean: what is chosen by")
+    ax.plot(mean.index, mean.field, "--", color=orange, label="the whole field (known only here)")
+    alone = table.loc[table.kind == "alone", "field"].iloc[0]
+    ax.axhline(alone, color="0.5", lw=0.8, ls=":", label="the whole field, network alone")
+    ax.axvline(table.loc[table.kind == "chosen", "eps"].iloc[0], color="k", lw=0.8)
+    ax.set(xscale="log", yscale="log", xlabel="ε", ylabel="rms error in g/m³", title="(a) The choice of ε (line)")
+    plain_ticks(ax.yaxis)
+    ax.legend(frameon=False, fontsize=6.5)
+
+
+def _patches(ax: Axes, table: pd.DataFrame) -> None:
+    patches = table[table.penalty == "two-level"]
+    colours = sns.color_palette("viridis", patches.P.nunique())
+    for colour, (P, one) in zip(colours, patches.groupby("P")):
+        ax.plot(one.ms, one.noise, "-", marker=METHODS["two-level"][1], ms=4, color=colour, label=f"P = {P:g}")
+        for row in one.itertuples():
+            ax.annotate(f"{row.Q:g}", (row.ms, row.noise), xytext=(3, 3), textcoords="offset points", fontsize=6)
+    exact = table[table.penalty == "exact"].ms.iloc[0]
+    ax.axvline(exact, color="0.5", lw=0.8, ls=":", label="exact: no noise")
+    ax.set(xlabel="ms for penalty and gradient", ylabel="noise of the estimate (sd/mean)", yscale="log")
+    plain_ticks(ax.yaxis)
+    ax.set_title("(b) P patches a step; numbers: Q")
+    ax.legend(frameon=False, fontsize=6.5)
