@@ -35,6 +35,14 @@ class Mesh:
     def __post_init__(self):
         object.__setattr__(self, "points", np.ascontiguousarray(self.points, dtype=np.float64))
         object.__setattr__(self, "triangles", np.ascontiguousarray(self.triangles, dtype=np.int32))
+        if self.points.ndim != 2 or self.points.shape[1] != 2 or not np.isfinite(self.points).all():
+            raise UserError(f"a mesh's points must be finite numbers [n, 2]; got shape {list(self.points.shape)}")
+        t = self.triangles
+        if t.ndim != 2 or t.shape[1] != 3 or not len(t) or t.min() < 0 or t.max() >= self.n_nodes:
+            raise UserError(
+                f"a mesh's triangles must be node numbers [E, 3] from 0 to {self.n_nodes - 1}; "
+                f"got shape {list(t.shape)}" + (f", numbers {t.min()} to {t.max()}" if t.size else "")
+            )
         if not len(self.interior):
             raise UserError(
                 f"the mesh has {self.n_nodes} nodes, none of them interior: ask for more nodes or a smaller max_edge"

@@ -165,6 +165,12 @@ def _text(shape: tf.TensorShape) -> str:
     return str(shape.as_list()).replace("None", "?")
 
 
+def require_equation(equation: Any) -> Term:
+    if not isinstance(equation, Term):
+        raise UserError(f"{equation!r} is no equation: give a term or a sum of terms, as Diffusion() - Source(1.0)")
+    return equation
+
+
 def _term(other: Any) -> Term:
     if not isinstance(other, Term):
         raise UserError(f"an equation is a sum of terms, {other!r} is none: write a number or function f as Source(f)")

@@ -11,10 +11,9 @@ from check_shapes import check_shapes
 
 from ._tensorflow import constant_property, tf
 from .elements import elements
-from .errors import UserError
 from .fields import Field, values
 from .mesh import Mesh
-from .operators import Diffusion, Term, element_residual
+from .operators import Diffusion, Term, element_residual, require_equation
 
 Boundary = float | np.ndarray | Callable[[np.ndarray], np.ndarray] | None
 
@@ -27,9 +26,7 @@ class WeakForm:
     """
 
     def __init__(self, mesh: Mesh, equation: Term, boundary: Boundary = None, dtype: tf.DType = tf.float64):
-        if not isinstance(equation, Term):
-            raise UserError(f"{equation!r} is no equation: give a term or a sum of terms, as Diffusion() - Source(1.0)")
-        self.mesh, self.equation, self.dtype = mesh, equation, tf.as_dtype(dtype)
+        self.mesh, self.equation, self.dtype = mesh, require_equation(equation), tf.as_dtype(dtype)
         self.x = tf.constant(mesh.points, self.dtype)
         self.is_boundary = tf.constant(mesh.is_boundary)
         g = boundary(mesh.points) if callable(boundary) else boundary

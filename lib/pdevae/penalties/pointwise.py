@@ -11,7 +11,7 @@ from check_shapes import check_shapes
 from .._tensorflow import tf
 from ..fields import values
 from ..mesh import Mesh
-from ..operators import Term, flux_and_volume
+from ..operators import Term, flux_and_volume, require_equation
 from .base import Penalty, as_seed, at_least_one
 
 
@@ -31,7 +31,7 @@ class PointwisePenalty(Penalty):
         dtype: tf.DType = tf.float64,
     ):
         at_least_one(n_points=n_points, n_boundary=n_boundary)
-        self.equation, self.boundary, self.dtype = equation, boundary, tf.as_dtype(dtype)
+        self.equation, self.boundary, self.dtype = require_equation(equation), boundary, tf.as_dtype(dtype)
         self.n_points, self.n_boundary = n_points, n_boundary
         self.interior_simplices = _Simplices(mesh.points[mesh.triangles], dtype)
         self.boundary_simplices = _Simplices(mesh.points[mesh.boundary_edges], dtype)
