@@ -5,11 +5,12 @@ Triangle (through meshpy) does the meshing: size control, holes, and no angle un
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import meshpy.triangle
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from shapely import LineString, Polygon
 from shapely.ops import polygonize
@@ -33,22 +34,36 @@ def square(nodes: int | None = None, max_edge: float | None = None) -> Mesh:
 
 
 def disc(nodes: int | None = None, max_edge: float | None = None, radius: float = 1.0) -> Mesh:
-    """The disc around the origin."""
+    """The disc around the origin.
+
+    >>> mesh = disc(max_edge=0.2, radius=2.0)
+    >>> float(abs(mesh.points).max().round(1))
+    2.0
+    """
     return Curve(lambda angle: np.full_like(angle, radius)).mesh(nodes=nodes, max_edge=max_edge)
 
 
 def star(nodes: int | None = None, max_edge: float | None = None, arms: int = 5, depth: float = 0.3) -> Mesh:
-    """The star-shaped region r(θ) = 1 + depth·cos(arms·(θ − π/2)), one arm up (fig:pde_as_smoothers)."""
+    """The star-shaped region r(θ) = 1 + depth·cos(arms·(θ − π/2)), one arm up (fig:pde_as_smoothers).
+
+    >>> mesh = star(nodes=500)
+    >>> abs(mesh.n_nodes - 500) < 50, float(mesh.points[:, 1].max().round(1))
+    (True, 1.3)
+    """
     if not 0 <= depth < 1:
         raise UserError(f"depth={depth} of the star must lie in [0, 1)")
     return Curve(lambda angle: 1 + depth * np.cos(arms * (angle - np.pi / 2))).mesh(nodes=nodes, max_edge=max_edge)
 
 
-def polygon(outline, holes=(), nodes: int | None = None, max_edge: float | None = None) -> Mesh:
+def polygon(
+    outline: ArrayLike, holes: Sequence[ArrayLike] = (), nodes: int | None = None, max_edge: float | None = None
+) -> Mesh:
     """Any polygon, given by its corners [k, 2], less the polygons in ``holes``.
 
-    >>> polygon([(0, 0), (1, 0), (1, 1), (0, 1)], max_edge=0.5).is_boundary.sum() >= 8
-    True
+    >>> ring = np.array([(0, 0), (3, 0), (3, 3), (0, 3)])
+    >>> mesh = polygon(ring, holes=[1 + ring / 3], max_edge=0.5)
+    >>> int((abs(mesh.points - 1.5).max(axis=1) < 0.49).sum())  # no node in the hole
+    0
     """
     return PolygonDomain.of(outline, holes).mesh(nodes=nodes, max_edge=max_edge)
 

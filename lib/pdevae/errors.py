@@ -2,7 +2,13 @@
 
 
 class UserError(ValueError):
-    """Something the user can mend; its message is one line that says what is wrong and what to do."""
+    """Something the user can mend; its message is one line that says what is wrong and what to do.
+
+    >>> import pdevae
+    >>> pdevae.square(nodes=9, max_edge=0.1)
+    Traceback (most recent call last):
+    pdevae.errors.UserError: say how fine the mesh shall be: either nodes=… or max_edge=…
+    """
 
     def __init__(self, message: str):
         super().__init__(" ".join(message.split()))

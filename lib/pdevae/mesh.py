@@ -26,6 +26,11 @@ class Mesh:
 
     ``points`` [n, 2], ``triangles`` [E, 3]; ``domain`` can mesh the same region again at another size, which is
     how coarse spaces are made. A mesh from elsewhere needs none: its outline is taken from its boundary edges.
+
+    >>> points = [(0, 0), (1, 0), (1, 1), (0, 1), (0.5, 0.5)]
+    >>> mesh = Mesh(points, [(0, 1, 4), (1, 2, 4), (2, 3, 4), (3, 0, 4)])
+    >>> mesh.n_nodes, mesh.n_elements, mesh.interior.tolist(), mesh.max_edge
+    (5, 4, [4], 1.0)
     """
 
     points: np.ndarray

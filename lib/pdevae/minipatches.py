@@ -26,7 +26,13 @@ _CHUNK = 65_536  # centres tabulated at a time: bounds the memory of intermediat
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """Patch tables of ``mesh`` for the centres given (node numbers)."""
+    """Patch tables of ``mesh`` for the centres given (node numbers); :func:`patches` makes them.
+
+    >>> import pdevae
+    >>> p = pdevae.patches(pdevae.square(nodes=100), rho=0.12)
+    >>> p.nodes.shape == (64, p.K), p.Q, int(p.n_tests.min())  # a node and its four neighbours, fewer at the boundary
+    (True, 5, 3)
+    """
 
     mesh: Mesh
     rho: float
@@ -70,6 +76,11 @@ def patches(
     """Patches of radius ``rho``, or of the radius that gives ``patch_nodes`` test nodes on average.
 
     Default centres are all interior nodes.
+
+    >>> import pdevae
+    >>> p = patches(pdevae.star(nodes=500), patch_nodes=16)
+    >>> bool(abs(p.n_tests.mean() - 16) < 0.5)
+    True
     """
     rho = radius_for(mesh, patch_nodes) if rho is None else float(rho)
     shortest = mesh.edge_lengths.min()

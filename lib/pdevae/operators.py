@@ -24,13 +24,24 @@ Coefficient = float | tf.Tensor | Callable[[tf.Tensor, Any], tf.Tensor]
 
 
 class Term:
-    """One summand of an equation −∇·F + G = 0."""
+    """One summand of an equation −∇·F + G = 0; a subclass defines its flux F or its volume part G.
 
-    def flux(self, x, z, u, grad):
+    >>> class Reaction(Term):
+    ...     def volume(self, x, z, u, grad):
+    ...         return 2.0 * u
+    >>> equation = Diffusion(1.0) + Reaction() - Source(1.0)  # −Δu + 2u − 1 = 0
+
+    Terms add and subtract; what they make is again a term:
+
+    >>> isinstance(equation, Term)
+    True
+    """
+
+    def flux(self, x: tf.Tensor, z: Any, u: tf.Tensor, grad: tf.Tensor) -> tf.Tensor | None:
         """F(x, z, u, ∇u), or None."""
         return None
 
-    def volume(self, x, z, u, grad):
+    def volume(self, x: tf.Tensor, z: Any, u: tf.Tensor, grad: tf.Tensor) -> tf.Tensor | None:
         """G(x, z, u, ∇u), or None."""
         return None
 
@@ -43,7 +54,15 @@ class Term:
 
 @dataclass(frozen=True)
 class Diffusion(Term):
-    """−∇·(a(x, z)∇u)."""
+    """−∇·(a(x, z)∇u); ``a`` is a number, an array, or a function of places [n, 2] and z.
+
+    >>> grad = tf.constant([[[1.0, -2.0]]])
+    >>> Diffusion(0.5).flux(None, None, None, grad).numpy().tolist()
+    [[[0.5, -1.0]]]
+    >>> uneven = Diffusion(lambda x, z: 1 + x[:, 0])
+    >>> uneven.flux(tf.constant([[2.0, 0.0]]), None, None, grad).numpy().tolist()
+    [[[3.0, -6.0]]]
+    """
 
     a: Coefficient = 1.0
 
@@ -53,7 +72,14 @@ class Diffusion(Term):
 
 @dataclass(frozen=True)
 class Transport(Term):
-    """τ(x, z)·∇u; without an argument τ is z itself, constant in space."""
+    """τ(x, z)·∇u; without an argument τ is z itself, constant in space.
+
+    >>> grad = tf.constant([[[1.0, -2.0]]])
+    >>> Transport([3.0, 1.0]).volume(None, None, None, grad).numpy().tolist()
+    [[1.0]]
+    >>> Transport().volume(None, tf.constant([[0.0, 1.0]]), None, grad).numpy().tolist()
+    [[-2.0]]
+    """
 
     tau: Coefficient | None = None
 
@@ -64,7 +90,12 @@ class Transport(Term):
 
 @dataclass(frozen=True)
 class NonlinearDiffusion(Term):
-    """−∇·(a(x, z, u, ∇u)∇u)."""
+    """−∇·(a(x, z, u, ∇u)∇u).
+
+    >>> p_laplace = NonlinearDiffusion(lambda x, z, u, grad: tf.reduce_sum(grad**2, axis=-1))  # a = |∇u|²
+    >>> p_laplace.flux(None, None, None, tf.constant([[[1.0, -2.0]]])).numpy().tolist()
+    [[[5.0, -10.0]]]
+    """
 
     a: Callable[[tf.Tensor, Any, tf.Tensor, tf.Tensor], tf.Tensor]
 
@@ -74,7 +105,13 @@ class NonlinearDiffusion(Term):
 
 @dataclass(frozen=True)
 class Source(Term):
-    """f(x, z); subtract it: ``Diffusion() - Source(1.0)``."""
+    """f(x, z); subtract it: ``Diffusion() - Source(1.0)``.
+
+    >>> import pdevae
+    >>> weak = pdevae.WeakForm(pdevae.square(nodes=9), Diffusion() - Source(lambda x, z: 2 + 0 * x[:, 0]))
+    >>> weak.load().round(12).tolist()  # ∫ f φ of the one interior node: f times the volume under its hat
+    [0.5]
+    """
 
     f: Coefficient = 1.0
 

@@ -21,7 +21,7 @@ class Constant:
     def __post_init__(self):
         _positive(eps=self.eps)
 
-    def __call__(self, step) -> tf.Tensor:
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         return tf.constant(self.eps, tf.float64)
 
 
@@ -40,7 +40,7 @@ class Geometric:
     def __post_init__(self):
         _positive(start=self.start, end=self.end, steps=self.steps)
 
-    def __call__(self, step) -> tf.Tensor:
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         t = tf.minimum(tf.cast(step, tf.float64) / self.steps, 1.0)
         return self.start * tf.pow(tf.constant(self.end / self.start, tf.float64), t)
 
@@ -60,7 +60,7 @@ class Restarts:
     def __post_init__(self):
         _positive(start=self.start, end=self.end, period=self.period - 1)
 
-    def __call__(self, step) -> tf.Tensor:
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         within = tf.math.floormod(tf.cast(step, tf.int64), self.period)
         return Geometric(self.start, self.end, self.period - 1)(within)
 

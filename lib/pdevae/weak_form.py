@@ -23,6 +23,15 @@ class WeakForm:
 
     ``boundary`` is the Dirichlet value g, a number or a function of x [n, 2], put in place of u on the
     boundary; with None the boundary values are free.
+
+    >>> import pdevae
+    >>> weak = WeakForm(pdevae.square(nodes=25), pdevae.Diffusion(2.0) - pdevae.Source(1.0))
+    >>> L, f = weak.matrix(), weak.load()
+    >>> L.shape, round(float(f.sum()), 12)  # interior rows, all columns; ∫ f over the nine interior hats
+    ((9, 25), 0.5625)
+    >>> u = weak.values(lambda x, z: x[None, :, 0], z=None)
+    >>> float(abs(weak.residual(u)[0] - (L @ u[0].numpy() - f)).numpy().max()) < 1e-12
+    True
     """
 
     def __init__(self, mesh: Mesh, equation: Term, boundary: Boundary = None, dtype: tf.DType = tf.float64):
@@ -90,5 +99,10 @@ class WeakForm:
 
 
 def stiffness(mesh: Mesh) -> sp.csc_matrix:
-    """A_ij = ∫ ∇φ_j·∇φ_i over the interior nodes: the reference operator of the dual norm."""
+    """A_ij = ∫ ∇φ_j·∇φ_i over the interior nodes: the reference operator of the dual norm.
+
+    >>> import pdevae
+    >>> stiffness(pdevae.square(nodes=16)).toarray().round(12).tolist()  # four interior nodes, the five-point stencil
+    [[4.0, -1.0, -1.0, 0.0], [-1.0, 4.0, 0.0, -1.0], [-1.0, 0.0, 4.0, -1.0], [0.0, -1.0, -1.0, 4.0]]
+    """
     return WeakForm(mesh, Diffusion(1.0)).matrix()[:, mesh.interior].tocsc()

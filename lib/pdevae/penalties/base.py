@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,24 @@ from .._tensorflow import tf
 from ..errors import UserError
 from ..fields import Field
 
+Seed = tf.Tensor | Sequence[int]
+
 
 class Penalty:
     """An estimate of E_z ‖L[z]μ(·, z) − f‖² in some norm, the mean over the M samples of z.
 
     ``mu`` maps places x [n, 2] and ``z`` (leading axis M) to values [M, n]. ``seed`` is a pair of integers;
     the same seed gives the same patches.
+
+    >>> import pdevae
+    >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
+    >>> mu = lambda x, z: tf.sin(np.pi * x[None, :, 0]) * tf.sin(np.pi * x[None, :, 1])
+    >>> penalty = pdevae.TwoLevelPenalty(mesh, equation, patch_nodes=16)
+    >>> isinstance(penalty, Penalty), bool(penalty(mu, None, (0, 1)) == penalty(mu, None, (0, 1)))
+    (True, True)
     """
 
-    def __call__(self, mu: Field, z: Any, seed) -> tf.Tensor:
+    def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
         raise NotImplementedError
 
     def quadratic_form(self) -> LinearOperator:

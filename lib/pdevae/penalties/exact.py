@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scipy.sparse.linalg import LinearOperator
 
 from .._tensorflow import tf
+from ..fields import Field
 from ..mesh import Mesh
 from ..operators import Term
 from ..solve import factorise
 from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Penalty, quadratic
+from .base import Penalty, Seed, quadratic
 
 
 class ExactPenalty(Penalty):
-    """‖L[z]μ − f‖²_A = rᵀA⁻¹r on the whole mesh; ``seed`` is not used."""
+    """‖L[z]μ − f‖²_A = rᵀA⁻¹r on the whole mesh; ``seed`` is not used.
+
+    >>> import pdevae
+    >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
+    >>> mu = lambda x, z: 0.5 * x[None, :, 0] * (1 - x[None, :, 0])  # −Δμ = 1, so that it has no residual
+    >>> float(ExactPenalty(mesh, equation)(mu, None)) < 1e-20
+    True
+    >>> round(float(ExactPenalty(mesh, equation)(lambda x, z: 2 * mu(x, z), None)), 3)  # ‖1‖² in H⁻¹ is 0.0351
+    0.035
+    """
 
     def __init__(self, mesh: Mesh, equation: Term, boundary: Boundary = None, dtype: tf.DType = tf.float64):
         self.weak = WeakForm(mesh, equation, boundary, dtype)
         self.factors = factorise(stiffness(mesh))
 
-    def __call__(self, mu, z, seed=None):
+    def __call__(self, mu: Field, z: Any, seed: Seed | None = None) -> tf.Tensor:
         r = self.weak.residual(self.weak.values(mu, z), z)
         return tf.reduce_mean(quadratic(r, self.factors.solve))
 

@@ -16,13 +16,13 @@ from scipy.sparse.linalg import LinearOperator
 
 from .._tensorflow import tf
 from ..elements import elements
-from ..fields import values
+from ..fields import Field, values
 from ..hierarchy import coarser_meshes, prolongation
 from ..mesh import Mesh, rings
 from ..minipatches import Patches, merge, patches
 from ..operators import Term, element_residual
 from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Penalty, as_seed, at_least_one
+from .base import Penalty, Seed, as_seed, at_least_one
 from .patch_residual import PatchTables, half_solve, local_factors, local_quadratic_form, test_indicators
 from .two_level import LocalPart
 
@@ -132,6 +132,13 @@ class MultilevelPenalty(Penalty):
 
     Meshes are ``factor`` times as wide from one to the next, until one has at most ``coarsest`` interior nodes;
     ``draws`` is the number of fine nodes sampled under a coarse hat.
+
+    >>> import pdevae
+    >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
+    >>> mu = lambda x, z: 0.5 * x[None, :, 0] * (1 - x[None, :, 0])  # −Δμ = 1, so that it has no residual
+    >>> penalty = MultilevelPenalty(mesh, equation, patch_nodes=16)
+    >>> abs(float(penalty(mu, None, seed=(0, 1)))) < 1e-20
+    True
     """
 
     def __init__(
@@ -155,7 +162,7 @@ class MultilevelPenalty(Penalty):
         self.coarsest = CoarsestSolve(self.weak, last)
         self.n_patches, self.coarse_patches, self.draws = n_patches, coarse_patches, draws
 
-    def __call__(self, mu, z, seed):
+    def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
         seeds = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 3))
         total = self.local.estimate(mu, z, seeds[0], self.n_patches)
         total += self.coarsest.estimate(mu, z, seeds[1], self.draws)

@@ -9,16 +9,22 @@ import numpy as np
 from check_shapes import check_shapes
 
 from .._tensorflow import tf
-from ..fields import values
+from ..fields import Field, values
 from ..mesh import Mesh
 from ..operators import Term, flux_and_volume, require_equation
-from .base import Penalty, as_seed, at_least_one
+from .base import Penalty, Seed, as_seed, at_least_one
 
 
 class PointwisePenalty(Penalty):
     """Mean of (−∇·F + G)² at random places, plus the mean of (μ − g)² on the boundary where g is given.
 
     The mesh only says where the region is: places are uniform in it, and along its boundary.
+
+    >>> import pdevae
+    >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
+    >>> mu = lambda x, z: 0.5 * x[None, :, 0] * (1 - x[None, :, 0])  # −Δμ = 1, so that it has no residual
+    >>> round(float(PointwisePenalty(mesh, equation)(lambda x, z: 3 * mu(x, z), None, seed=(0, 1))), 6)  # (3 − 1)²
+    4.0
     """
 
     def __init__(
@@ -36,7 +42,7 @@ class PointwisePenalty(Penalty):
         self.interior_simplices = _Simplices(mesh.points[mesh.triangles], dtype)
         self.boundary_simplices = _Simplices(mesh.points[mesh.boundary_edges], dtype)
 
-    def __call__(self, mu, z, seed):
+    def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
         inside, along = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 2))
         residual = strong_residual(self.equation, mu, self.interior_simplices.sample(self.n_points, inside), z)
         total = tf.reduce_mean(residual**2)

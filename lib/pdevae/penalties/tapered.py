@@ -12,12 +12,13 @@ from tqdm.auto import tqdm
 
 from .._tensorflow import tf
 from ..errors import UserError
+from ..fields import Field
 from ..mesh import Mesh
 from ..minipatches import Patches, patches
 from ..operators import Term
 from ..solve import factorise
 from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Penalty, as_seed, at_least_one, sample_patches
+from .base import Penalty, Seed, as_seed, at_least_one, sample_patches
 from .patch_residual import PatchBatch, PatchTables, corner_residuals
 
 TAPERS = {
@@ -32,6 +33,16 @@ class TaperedPenalty(Penalty):
     ``normalisation="unbiased"`` scales by N/P and estimates the whole sum; ``"paper"`` by 1/P as printed in
     eq:mc_approx_to_reg, which estimates the sum divided by N. ``centres`` restricts the patches to some nodes:
     only their rows of A⁻¹ are computed.
+
+    >>> import pdevae
+    >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
+    >>> mu = lambda x, z: 0.5 * x[None, :, 0] * (1 - x[None, :, 0])  # −Δμ = 1, so that it has no residual
+    >>> penalty = TaperedPenalty(mesh, equation, patch_nodes=16, n_patches=64)
+    >>> abs(float(penalty(mu, None, seed=(0, 1)))) < 1e-20
+    True
+    >>> B = penalty.quadratic_form()  # Γ, of which the step's patches are a sample
+    >>> B.shape
+    (324, 324)
     """
 
     def __init__(
@@ -61,7 +72,7 @@ class TaperedPenalty(Penalty):
         self.n_patches = n_patches
         self.scale = len(mesh.interior) if normalisation == "unbiased" else 1.0
 
-    def __call__(self, mu, z, seed):
+    def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
         terms = self.row_terms(mu, z, sample_patches(as_seed(seed), self.n_patches, self.tables.C))
         return self.scale * tf.reduce_mean(terms)
 

@@ -13,13 +13,14 @@ from check_shapes import check_shapes
 from scipy.sparse.linalg import LinearOperator
 
 from .._tensorflow import tf
+from ..fields import Field
 from ..hierarchy import coarser, prolongation
 from ..mesh import Mesh
 from ..minipatches import Patches, patches
 from ..operators import Term
 from ..solve import factorise
 from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Penalty, as_seed, at_least_one, quadratic, sample_patches
+from .base import Penalty, Seed, as_seed, at_least_one, quadratic, sample_patches
 from .patch_residual import (
     PatchTables,
     corner_residuals,
@@ -71,7 +72,18 @@ class CoarsePart:
 
 
 class TwoLevelPenalty(Penalty):
-    """``n_patches`` local solves with ``patch_nodes`` test nodes on average, and the coarse solve."""
+    """``n_patches`` local solves with ``patch_nodes`` test nodes on average, and the coarse solve.
+
+    >>> import pdevae
+    >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
+    >>> mu = lambda x, z: 0.5 * x[None, :, 0] * (1 - x[None, :, 0])  # −Δμ = 1, so that it has no residual
+    >>> penalty = TwoLevelPenalty(mesh, equation, patch_nodes=16)
+    >>> float(penalty(mu, None, seed=(0, 1))) < 1e-20
+    True
+    >>> twice = lambda x, z: 2 * mu(x, z)
+    >>> round(float(penalty(twice, None, seed=(0, 1)) / pdevae.ExactPenalty(mesh, equation)(twice, None)))
+    1
+    """
 
     def __init__(
         self,
@@ -90,7 +102,7 @@ class TwoLevelPenalty(Penalty):
         self.coarse = CoarsePart(mesh, coarser(mesh, max_edge=self.local.patches.rho))
         self.n_patches = n_patches
 
-    def __call__(self, mu, z, seed):
+    def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
         r = self.weak.residual(self.weak.values(mu, z), z)
         coarse = tf.reduce_mean(quadratic(r, self.coarse.apply))
         return self.local.estimate(mu, z, as_seed(seed), self.n_patches) + coarse
