@@ -8,7 +8,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import METHODS, mosaic, outline, panels, plain_ticks, scale_below, triangulation
+from .style import mosaic, outline, panels, plain_ticks, scale_below, triangulation
 
 
 def fig_your_own_problem(table: pd.DataFrame) -> Figure:
@@ -53,36 +53,42 @@ def _mesh_and_sensors(ax: Axes, mesh, readings: pd.DataFrame) -> None:
 
 def fig_your_own_choice(table: pd.DataFrame) -> Figure:
     """Errors against ε, on held-out readings and in truth; noise of the penalty against the time of a step."""
-    figure, ((a, b),) = panels(1, 2, 7.2, 2.9)
+    figure, ((a, b),) = panels(1, 2, 7.2, 3.4)
     _epsilon(a, table)
     _patches(b, table[table.kind == "patches"])
     return figure
 
 
 def _epsilon(ax: Axes, table: pd.DataFrame) -> None:
-    sweep, blue, orange = table[table.kind == "eps"], *sns.color_palette("colorblind")[:2]
-    ax.plot(sweep.eps, sweep.held_out, "o", ms=3, alpha=0.4, mew=0, color=blue, label="held-out readings, each part")
+    sweep, (blue, orange) = table[table.kind == "eps"], sns.color_palette("colorblind")[:2]
     mean = sweep.groupby("eps").mean(numeric_only=True)
-    ax.plot(mean.index, mean.held_out, color=blue, label="their mean: what is chosen by")
-    ax.plot(mean.index, mean.field, "--", color=orange, label="the whole field (known only here)")
-    alone = table.loc[table.kind == "alone", "field"].iloc[0]
-    ax.axhline(alone, color="0.5", lw=0.8, ls=":", label="the whole field, network alone")
-    ax.axvline(table.loc[table.kind == "chosen", "eps"].iloc[0], color="k", lw=0.8)
-    ax.set(xscale="log", yscale="log", xlabel="ε", ylabel="rms error in g/m³", title="(a) The choice of ε (line)")
+    alone, mean = mean.loc[np.inf], mean[np.isfinite(mean.index)]
+    ax.plot(sweep.eps, sweep.held_out, "o", ms=3, alpha=0.4, mew=0, color=blue, label="each held-out part")
+    ax.plot(mean.index, mean.held_out, color=blue, label="their mean: decides")
+    ax.plot(mean.index, mean.field, "--", color=orange, label="whole field (known only here)")
+    for value, colour in ((alone.held_out, blue), (alone.field, orange)):
+        ax.axhline(value, color=colour, lw=0.8, ls=":")
+    ax.plot([], [], color="0.4", lw=0.8, ls=":", label="the same without the PDE")
+    ax.axvline(table.loc[table.kind == "chosen", "eps"].iloc[0], color="k", lw=0.8, label="chosen")
+    ax.set(xscale="log", yscale="log", xlabel="ε", ylabel="rms error in g/m³", title="(a) The choice of ε")
     plain_ticks(ax.yaxis)
-    ax.legend(frameon=False, fontsize=6.5)
+    ax.legend(frameon=False, fontsize=6.5, loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2)
 
 
 def _patches(ax: Axes, table: pd.DataFrame) -> None:
     patches = table[table.penalty == "two-level"]
-    colours = sns.color_palette("viridis", patches.P.nunique())
-    for colour, (P, one) in zip(colours, patches.groupby("P")):
-        ax.plot(one.ms, one.noise, "-", marker=METHODS["two-level"][1], ms=4, color=colour, label=f"P = {P:g}")
-        for row in one.itertuples():
-            ax.annotate(f"{row.Q:g}", (row.ms, row.noise), xytext=(3, 3), textcoords="offset points", fontsize=6)
+    colours = dict(zip(sorted(patches.P.unique()), sns.color_palette("viridis", patches.P.nunique())))
+    markers = dict(zip(sorted(patches.Q.unique()), "os^Dv<>"))
+    for row in patches.itertuples():
+        ax.plot(row.ms, row.noise, marker=markers[row.Q], ms=5, color=colours[row.P], mec="w", mew=0.4, ls="")
+    for P, colour in colours.items():
+        ax.plot([], [], "o", color=colour, ms=5, label=f"P = {P:g} patches a step")
+    for Q, marker in markers.items():
+        ax.plot([], [], marker=marker, color="0.5", ms=5, ls="", label=f"Q = {Q:g} nodes a patch")
     exact = table[table.penalty == "exact"].ms.iloc[0]
-    ax.axvline(exact, color="0.5", lw=0.8, ls=":", label="exact: no noise")
-    ax.set(xlabel="ms for penalty and gradient", ylabel="noise of the estimate (sd/mean)", yscale="log")
+    ax.axvline(exact, color="0.4", lw=0.8, ls=":", label="exact penalty: no noise")
+    ax.set(xlabel="ms for the penalty and its gradient", ylabel="noise of the estimate (sd/mean)", yscale="log")
+    ax.set_xlim(left=0)
     plain_ticks(ax.yaxis)
-    ax.set_title("(b) P patches a step; numbers: Q")
-    ax.legend(frameon=False, fontsize=6.5)
+    ax.set_title("(b) The choice of Q and P")
+    ax.legend(frameon=False, fontsize=6.5, loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2)
