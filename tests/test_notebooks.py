@@ -38,7 +38,13 @@ def test_the_smoke_profile_runs_every_notebook(smoke):
 
 
 # seconds, and accuracy after a full training
-NOT_FOR_SMOKE = ["fig_time_compar", "tab_jura_results", "tab_aquifer_results", "fig_aquifer_twin"]
+NOT_FOR_SMOKE = [
+    "fig_time_compar",
+    "tab_jura_results",
+    "tab_aquifer_results",
+    "fig_aquifer_twin",
+    "fig_your_own_choice",
+]
 
 
 def test_every_figure_has_its_table_and_no_bar_is_missed(smoke):

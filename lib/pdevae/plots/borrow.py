@@ -82,13 +82,13 @@ def _patches(ax: Axes, table: pd.DataFrame) -> None:
     for row in patches.itertuples():
         ax.plot(row.ms, row.noise, marker=markers[row.Q], ms=5, color=colours[row.P], mec="w", mew=0.4, ls="")
     for P, colour in colours.items():
-        ax.plot([], [], "o", color=colour, ms=5, label=f"P = {P:g} patches a step")
+        ax.plot([], [], "o", color=colour, ms=5, label=f"P = {P:g}")
     for Q, marker in markers.items():
-        ax.plot([], [], marker=marker, color="0.5", ms=5, ls="", label=f"Q = {Q:g} nodes a patch")
+        ax.plot([], [], marker=marker, color="0.5", ms=5, ls="", label=f"Q = {Q:g}")
     exact = table[table.penalty == "exact"].ms.iloc[0]
     ax.axvline(exact, color="0.4", lw=0.8, ls=":", label="exact penalty: no noise")
     ax.set(xlabel="ms for the penalty and its gradient", ylabel="noise of the estimate (sd/mean)", yscale="log")
     ax.set_xlim(left=0)
     plain_ticks(ax.yaxis)
-    ax.set_title("(b) The choice of Q and P")
-    ax.legend(frameon=False, fontsize=6.5, loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2)
+    ax.set_title("(b) Noise and time: P patches a step, Q nodes a patch")
+    ax.legend(frameon=False, fontsize=6.5, loc="upper left", bbox_to_anchor=(0, -0.2), ncols=3)
