@@ -1,5 +1,7 @@
 """The one exception that is meant for the person at the keyboard."""
 
+from collections.abc import Iterable
+
 
 class UserError(ValueError):
     """Something the user can mend; its message is one line that says what is wrong and what to do.
@@ -12,3 +14,8 @@ class UserError(ValueError):
 
     def __init__(self, message: str):
         super().__init__(" ".join(message.split()))
+
+
+def shape_text(shape: Iterable[int | None]) -> str:
+    """A shape as a person reads it; ? is an axis that is not known before the graph runs."""
+    return str(list(shape)).replace("None", "?")

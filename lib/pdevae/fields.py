@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._tensorflow import tf
-from .errors import UserError
+from .errors import UserError, shape_text
 
 Field = Callable[[tf.Tensor, Any], tf.Tensor]  # μ: x [n, 2], z [M, …] → [M, n]
 
@@ -17,7 +17,7 @@ def values(mu: Field, x: tf.Tensor, z: Any) -> tf.Tensor:
     n, shape = x.shape[0], u.shape
     if shape.rank is not None and (shape.rank != 2 or None not in (n, shape[1]) and shape[1] != n):
         raise UserError(
-            f"mu returned values of shape {_text(shape)} at {n} places: it must return [M, {n}], a row per sample of z "
+            f"mu returned values of shape {shape_text(shape)} at {n} places: it must return [M, {n}], a row per z "
             "(for one sample u[None]; a Keras model is wrapped by pdevae.keras_field)"
         )
     return u
@@ -64,7 +64,7 @@ def _width(model: Any) -> int:
         return 2
     if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] < 2:
         raise UserError(
-            f"the Keras model takes inputs of shape {_text(shape)}, not places: its input must be [n, 2], "
+            f"the Keras model takes inputs of shape {shape_text(shape)}, not places: its input must be [n, 2], "
             "or [n, 2 + d] with a latent of d numbers"
         )
     return shape[1]
@@ -77,7 +77,7 @@ def _check_output(model: Any, latent: int) -> None:
         raise UserError(f"the Keras model does not take places [n, {2 + latent}]: change its input shape") from None
     if shape is None or shape.as_list() not in ([3], [3, 1]):
         raise UserError(
-            f"the Keras model returns {'no tensor' if shape is None else _text(shape)} for 3 places: "
+            f"the Keras model returns {'no tensor' if shape is None else shape_text(shape)} for 3 places: "
             "it must return one value each, [n, 1]; end it in Dense(1)"
         )
 
@@ -85,10 +85,6 @@ def _check_output(model: Any, latent: int) -> None:
 def _latent(z: Any, d: int) -> tf.Tensor:
     shape = getattr(z, "shape", None)
     if shape is None or len(shape) != 2 or shape[1] not in (d, None):
-        held = "None" if z is None else f"shape {_text(shape)}" if shape is not None else type(z).__name__
+        held = "None" if z is None else f"shape {shape_text(shape)}" if shape is not None else type(z).__name__
         raise UserError(f"the Keras model takes a place and a latent of {d}: z must be [M, {d}], not {held}")
     return z
-
-
-def _text(shape: Any) -> str:
-    return str(list(shape)).replace("None", "?")

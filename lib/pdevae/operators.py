@@ -18,7 +18,7 @@ from typing import Any
 
 from ._tensorflow import tf
 from .elements import Elements
-from .errors import UserError
+from .errors import UserError, shape_text
 
 Coefficient = float | tf.Tensor | Callable[[tf.Tensor, Any], tf.Tensor]
 
@@ -193,13 +193,9 @@ def _check(term: Term, part: str, value: Any, wanted: tf.TensorShape, letters: s
     )
     if not fits or (part == "flux" and (shape.rank == 0 or shape[-1] == 1)):
         raise UserError(
-            f"{type(term).__name__}.{part} returned shape {_text(shape)}: it must be, or broadcast to, "
-            f"{letters} = {_text(wanted)}"
+            f"{type(term).__name__}.{part} returned shape {shape_text(shape)}: it must be, or broadcast to, "
+            f"{letters} = {shape_text(wanted)}"
         )
-
-
-def _text(shape: tf.TensorShape) -> str:
-    return str(shape.as_list()).replace("None", "?")
 
 
 def require_equation(equation: Any) -> Term:

@@ -72,6 +72,8 @@ def _epsilon(ax: Axes, table: pd.DataFrame) -> None:
     ax.axvline(table.loc[table.kind == "chosen", "eps"].iloc[0], color="k", lw=0.8, label="chosen")
     ax.set(xscale="log", yscale="log", xlabel="ε", ylabel="rms error in g/m³", title="(a) The choice of ε")
     plain_ticks(ax.yaxis)
+    ax.set_xticks(mean.index, [f"{eps:g}" for eps in mean.index])
+    ax.set_xticks([], minor=True)
     ax.legend(frameon=False, fontsize=6.5, loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2)
 
 
@@ -90,5 +92,5 @@ def _patches(ax: Axes, table: pd.DataFrame) -> None:
     ax.set(xlabel="ms for the penalty and its gradient", ylabel="noise of the estimate (sd/mean)", yscale="log")
     ax.set_xlim(left=0)
     plain_ticks(ax.yaxis)
-    ax.set_title("(b) Noise and time: P patches a step, Q nodes a patch")
+    ax.set_title("(b) P patches a step, of Q nodes each")
     ax.legend(frameon=False, fontsize=6.5, loc="upper left", bbox_to_anchor=(0, -0.2), ncols=3)
