@@ -52,11 +52,23 @@ def _mesh_and_sensors(ax: Axes, mesh, readings: pd.DataFrame) -> None:
 
 
 def fig_your_own_choice(table: pd.DataFrame) -> Figure:
-    """Errors against ε, on held-out readings and in truth; noise of the penalty against the time of a step."""
-    figure, ((a, b),) = panels(1, 2, 7.2, 3.4)
+    """Errors against ε, held out and in truth; noise of the penalty against its time; errors by number of readings."""
+    figure, ((a, b, c),) = panels(1, 3, 10.2, 3.4)
     _epsilon(a, table)
     _patches(b, table[table.kind == "patches"])
+    _readings(c, table[table.kind == "readings"])
     return figure
+
+
+def _readings(ax: Axes, table: pd.DataFrame) -> None:
+    for name, label, colour in (("alone", "network alone", "0.4"), ("regularised", "with the PDE", "tab:blue")):
+        ax.plot(table.readings, table[name], "o-", ms=4, color=colour, label=label)
+    ax.set(xscale="log", yscale="log", xlabel="readings", ylabel="rms error of the field in g/m³")
+    ax.set_title("(c) What the PDE buys")
+    ax.set_xticks(table.readings, [f"{count:g}" for count in table.readings])
+    ax.set_xticks([], minor=True)
+    plain_ticks(ax.yaxis)
+    ax.legend(frameon=False, fontsize=6.5)
 
 
 def _epsilon(ax: Axes, table: pd.DataFrame) -> None:

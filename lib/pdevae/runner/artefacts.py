@@ -91,9 +91,14 @@ class Run:
             "last_run_seconds": round(time.time() - self.started, 1),
             "artefacts": self.written,
             "claims": pd.Series([row["verdict"] for row in self.rows], dtype=str).value_counts().to_dict(),
-            "data": {path.name: sha256(path) for path in sorted((project_root() / "data").rglob("*.csv"))} | self.data,
+            "data": {path.name: sha256(path) for path in _own_data()} | self.data,
             **manifest.circumstances(),
         }
+
+
+def _own_data() -> list[Path]:
+    """The data files of the project."""
+    return sorted(path for path in (project_root() / "data").rglob("*") if path.suffix in (".csv", ".geojson"))
 
 
 def draw(name: str, folder: Path, note: str = "") -> Figure | Table:
