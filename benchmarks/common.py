@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import tables
 
 from pdevae.runner import claims, readme
 from pdevae.runner.files import write_text
@@ -49,6 +50,7 @@ class Bars:
     def record(self) -> None:
         claims.merge(HERE.parent / "figures", self.rows, [self.artefact])
         readme.update()
+        tables.update()
         print(pd.DataFrame(self.rows)[["claim_id", "paper_value", "our_value", "verdict"]].to_string(index=False))
 
 

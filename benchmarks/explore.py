@@ -8,17 +8,14 @@ Prints a table, writes benchmarks/explore.csv, and records the bar in figures/cl
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
+import common
 import numpy as np
 import pandas as pd
 
 from pdevae.explore import AnnealingPanel, ForwardPanel, PatchPanel
 from pdevae.explore.forward import solver_on
-from pdevae.runner import claims, readme
-from pdevae.runner.files import write_text
 
-HERE = Path(__file__).parent
 MOVES = 60
 LIMIT = 100.0  # milliseconds
 
@@ -51,20 +48,16 @@ def main() -> None:
         rows.append({"move": name, "median_ms": np.median(taken), "p90_ms": np.quantile(taken, 0.9)})
     table = pd.DataFrame(rows).round(1)
     print(table.to_string(index=False))
-    write_text(HERE / "explore.csv", table.to_csv(index=False))
-    ours = table.iloc[1]
-    row = claims.row(
+    common.save(table, "explore")
+    ours, bars = table.iloc[1], common.Bars("explore")
+    bars.add(
         "explore_move",
-        "bar",
         "Explorer: τ moved on 2,000 nodes, solved and drawn (milliseconds in the kernel, 90th percentile of 60 moves)",
         f"< {LIMIT:.0f}",
         f"{ours.p90_ms:.0f} (median {ours.median_ms:.0f}, of which the solve {table.iloc[0].median_ms:.0f})",
-        "met" if ours.p90_ms < LIMIT else "missed",
-        "benchmark",
-        "benchmarks/explore.csv",
+        bool(ours.p90_ms < LIMIT),
     )
-    claims.merge(HERE.parent / "figures", [row], ["benchmarks/explore.csv"])
-    readme.update()
+    bars.record()
 
 
 if __name__ == "__main__":

@@ -105,6 +105,13 @@ def test_the_readme_shows_the_claims_as_they_are():
     assert readme.updated(text) == text
 
 
+def test_the_benchmarks_page_shows_their_tables_as_they_are(monkeypatch):
+    monkeypatch.syspath_prepend(project_root() / "benchmarks")
+    import tables
+
+    assert (project_root() / "benchmarks" / "README.md").read_text() == tables.text()
+
+
 def test_conda_users_get_the_lock_file():
     text = (project_root() / "environment.yml").read_text()
     assert "-r requirements.lock" in text

@@ -1,0 +1,87 @@
+"""benchmarks/README.md from the benchmarks' CSV files and their bars: .venv/bin/python benchmarks/tables.py"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from pdevae.runner import claims
+from pdevae.runner.files import write_text
+
+HERE = Path(__file__).parent
+SECTIONS = {
+    "peers": (
+        "The inverse problem by what one would pick instead",
+        "peers.py",
+        "Transport problem of notebook 03, one thread each, medians over problems. *Seconds to accuracy*: until the mean "
+        "is, and stays, within 0.25 exact standard deviations and the standard deviations within a factor 1.25.",
+    ),
+    "peers_fem": ("Finite elements: assembly and solve", "peers_fem.py", "Elements, or unknowns, per second."),
+    "peers_penalty": (
+        "The penalty: a step with its gradient",
+        "peers_penalty.py",
+        "Q = 32, P = 16, four samples of z. *Naive*: the paper in plain TensorFlow, with a dense A⁻¹ and patches found in "
+        "Python. scikit-fem gives the residual alone.",
+    ),
+    "scaling": (
+        "How cost grows",
+        "scaling.py",
+        "One thread; the floor is the arithmetic and traffic that a step cannot do without, at this machine's rates.",
+    ),
+    "core": ("The core", "core.py", "Medians of runs that alternate."),
+    "cluster": ("Beyond one process", "cluster.py", "Scheduler and workers started separately, on one machine."),
+    "cluster_estimate": ("What the full grid would need", "cluster.py", "Extrapolated from measured costs."),
+    "under_fire": ("Under fire", "under_fire.py", "Each scenario: tried, survived, lost."),
+    "explore": ("The explorer", "explore.py", "Milliseconds in the kernel for a move."),
+}
+
+
+def text() -> str:
+    parts = [
+        "# Benchmarks\n\nWritten by `benchmarks/tables.py` from the CSV files here; each table by the command above it. Times "
+        "are of one machine (2 cores, no accelerator); ratios are what travels."
+    ]
+    bars = claims.read(HERE.parent / "figures")
+    for name, (title, script, note) in SECTIONS.items():
+        path = HERE / f"{name}.csv"
+        if path.exists():
+            picture = f"\n![{title}]({name}.png)\n" if path.with_suffix(".png").exists() else ""
+            mine = bars[bars.artefact == f"benchmarks/{name}.csv"]
+            command = f"```bash\n.venv/bin/python benchmarks/{script}\n```"
+            parts.append(
+                f"## {title}\n\n{command}\n\n{note}\n{picture}\n{_table(name, pd.read_csv(path))}{_bars(mine)}"
+            )
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(name: str, table: pd.DataFrame) -> str:
+    if name == "peers":
+        columns = ["setup", "seconds", "to_accuracy", "mean_error", "sd_factor", "ess_per_second"]
+        status = table.groupby(["method", "nodes"], sort=False).status.agg(lambda s: ", ".join(sorted(set(s))))
+        table = table.groupby(["method", "nodes"], sort=False)[columns].median().join(status).reset_index()
+    return _markdown(table)
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    lines = ["| " + " | ".join(map(str, table)) + " |", "|" + "---|" * table.shape[1]]
+    lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table.itertuples(index=False)]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value) -> str:
+    if isinstance(value, float):
+        return "" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
+
+
+def _bars(rows: pd.DataFrame) -> str:
+    return "".join(f"\n- **{r.verdict}**: {r.claim}: {r.our_value} (target {r.paper_value})" for r in rows.itertuples())
+
+
+def update() -> None:
+    write_text(HERE / "README.md", text())
+
+
+if __name__ == "__main__":
+    update()
