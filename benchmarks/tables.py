@@ -14,15 +14,15 @@ SECTIONS = {
     "peers": (
         "The inverse problem by what one would pick instead",
         "peers.py",
-        "Transport problem of notebook 03, one thread each, medians over problems. *Seconds to accuracy*: until the mean "
-        "is, and stays, within 0.25 exact standard deviations and the standard deviations within a factor 1.25.",
+        "Transport problem of notebook 03, one thread each, medians over problems. *to_accuracy*: seconds until the "
+        "mean is, and stays, within 0.25 exact standard deviations and the standard deviations within a factor 1.25.",
     ),
     "peers_fem": ("Finite elements: assembly and solve", "peers_fem.py", "Elements, or unknowns, per second."),
     "peers_penalty": (
         "The penalty: a step with its gradient",
         "peers_penalty.py",
-        "Q = 32, P = 16, four samples of z. *Naive*: the paper in plain TensorFlow, with a dense A⁻¹ and patches found in "
-        "Python. scikit-fem gives the residual alone.",
+        "Q = 32, P = 16, four samples of z. *Naive*: the paper in plain TensorFlow, with a dense A⁻¹ and patches found "
+        "in Python. scikit-fem gives the residual alone.",
     ),
     "scaling": (
         "How cost grows",
@@ -39,8 +39,8 @@ SECTIONS = {
 
 def text() -> str:
     parts = [
-        "# Benchmarks\n\nWritten by `benchmarks/tables.py` from the CSV files here; each table by the command above it. Times "
-        "are of one machine (2 cores, no accelerator); ratios are what travels."
+        "# Benchmarks\n\nWritten by `benchmarks/tables.py` from the CSV files here; each table by the command above it. "
+        "Times are of one machine (2 cores, no accelerator); ratios are what travels."
     ]
     bars = claims.read(HERE.parent / "figures")
     for name, (title, script, note) in SECTIONS.items():
