@@ -39,7 +39,7 @@ SECTIONS = {
 
 def text() -> str:
     parts = [
-        "# Benchmarks\n\nWritten by `benchmarks/tables.py` from the CSV files here; each table by the command above it. "
+        "# Benchmarks\n\nMade by `benchmarks/tables.py` from the CSV files here, each table by the command above it. "
         "Times are of one machine (2 cores, no accelerator); ratios are what travels."
     ]
     bars = claims.read(HERE.parent / "figures")
