@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> int:
     chosen = notebooks.select(options.only)
     overrides = dict(map(notebooks.parse_override, options.p))
     passed = notebooks.resolve(chosen, options.profile, overrides)
-    _check_scheduler(options.scheduler)
+    _announce(options.scheduler, options.jobs)
     figures = _figures_folder(options.profile, overrides, options.overwrite)
     rows = []
     for book in chosen:
@@ -104,14 +104,20 @@ def _fullness(profile: str, overrides: dict) -> float:
     return notebooks.PROFILES.index(profile) - (0.5 if overrides else 0)
 
 
-def _check_scheduler(address: str) -> None:
+def _announce(address: str, jobs: int) -> None:
+    """Say where replicates will run; a scheduler that does not answer ends the run here."""
     if not address:
+        count = RunSettings(jobs=jobs).worker_count
+        print(f"replicates run on this machine, {count} at a time; a dashboard comes with --scheduler", flush=True)
         return
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, ValueError) as error:
         raise UserError(f"no Dask scheduler answers at {address}: start one, or leave --scheduler out") from error
+    from .cluster import describe
+
+    print(describe(address), flush=True)
 
 
 def _list() -> int:

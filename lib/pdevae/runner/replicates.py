@@ -18,7 +18,7 @@ from distributed import as_completed
 
 from ..errors import UserError
 from . import cache
-from .cluster import client
+from .cluster import check_worker, client
 from .fingerprint import fingerprint
 from .progress import Progress
 from .settings import RunSettings, project_root
@@ -71,9 +71,10 @@ def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int]):
 
 
 def _replicate(function: Replicate, config: dict, seed: int, code: str) -> dict[str, np.ndarray]:
-    """What a worker does; one whose code differs from the asker's refuses."""
+    """What a worker does; one whose code or circumstances differ from the asker's refuses."""
     if cache.digest(_code(function)) != code:
         raise UserError("this worker has another version of the code or its libraries: update and restart it")
+    check_worker()
     return {name: np.asarray(value) for name, value in function(config, seed).items()}
 
 
