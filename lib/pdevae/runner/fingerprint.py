@@ -25,7 +25,12 @@ def fingerprint(module: str) -> dict[str, str]:
         if name not in hashes:
             hashes[name], imported = _hash_and_imports(name)
             waiting += imported
-    return dict(sorted(hashes.items())) | {library: version(library) for library in _LIBRARIES}
+    return dict(sorted(hashes.items())) | _versions()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {library: version(library) for library in _LIBRARIES}
 
 
 @cache

@@ -60,11 +60,9 @@ def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int]):
     with Progress(total=len(missing), desc=function.__name__) as bar:
         for future in as_completed(futures):
             if future.status != "finished":
-                dask.cancel(list(futures))
-                key = tasks[futures[future]]
-                raise UserError(
-                    f"{function.__name__} failed for {key.config}, seed {key.seed}: {future.exception()!r}"
-                ) from future.exception()
+                reason, key = future.exception(), tasks[futures[future]]
+                dask.cancel(list(futures))  # which makes them forget their reasons
+                raise UserError(f"{function.__name__} failed for {key.config}, seed {key.seed}: {reason!r}") from reason
             yield futures[future], future.result()
             bar.update()
             future.release()
