@@ -91,7 +91,8 @@ def separate_cluster(workers: int, environment: dict[str, str] | None = None, op
         for _ in range(workers):
             start("dask_worker", "--host", "127.0.0.1", "--local-directory", folder, *options)
         with Client(scheduler_file=str(_appeared(file)), timeout=60) as client:
-            client.wait_for_workers(workers, timeout=120)
+            if workers:
+                client.wait_for_workers(workers, timeout=120)
             address = client.scheduler.address
         yield address
 
@@ -120,10 +121,13 @@ def runner_set_to(**settings):
 
 
 def results(work: list, seeds: int, **settings) -> list[pd.DataFrame]:
-    """A table per replicate's configuration, without the columns that tell the time."""
+    """A table per configuration, without the columns that tell the time."""
     with runner_set_to(**settings):
-        tables = [replicates.run(function, [config], range(seeds)) for function, config in work]
-        cluster.client().close()
+        for function in dict.fromkeys(function for function, _ in work):  # a function's configurations together
+            replicates.run(function, [config for same, config in work if same is function], range(seeds))
+        tables = [replicates.run(function, [config], range(seeds)) for function, config in work]  # from the cache
+        if settings.get("scheduler"):
+            cluster.client().close()
     return [table[[name for name in table if "seconds" not in name]] for table in tables]
 
 

@@ -24,3 +24,9 @@ def dying(config: dict, seed: int) -> dict:
 def arrays(config: dict, seed: int) -> dict:
     rng = np.random.default_rng(seed)
     return {"x": rng.normal(size=3), "name": np.array(["a", "b", "c"]), "n": 3}
+
+
+def bits(config: dict, seed: int) -> dict:
+    """A sum whose last bits depend on how many threads share it."""
+    A = np.random.default_rng(seed).normal(size=(700, 700))
+    return {"value": np.linalg.inv(A).sum()}
