@@ -51,7 +51,7 @@ PRICED_AS = {
 }
 # Whose memory is measured, and who is like them: factors of L[τ], of A, patches, rows of A⁻¹
 MEASURED = ("quadrature", "solved-exact", "solved-two-level", "trained-hard-32", "trained-two-level")
-MEMORY_AS = {"hmc-sparse": "quadrature", "trained-exact": "solved-exact", "trained-pointwise": "solved-exact"}
+MEMORY_AS = {"hmc-sparse": "quadrature", "trained-exact": "solved-exact", "trained-pointwise": "solved-two-level"}
 CONFIG = dict(domain="star", data_nodes=2000, a=1.0, sensors=40, noise=0.3, steps=20)
 ONE_REPLICATE = """import json, resource, sys
 from pdevae.experiments import transport
