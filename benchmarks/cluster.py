@@ -77,15 +77,16 @@ def separate_cluster(workers: int, environment: dict[str, str] | None = None, op
     """The address of a scheduler on loopback with this many workers, each a process started on its own."""
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     quiet = {"DASK_LOGGING__DISTRIBUTED": "error", "PYTHONPATH": path}
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as started:
+    stack = contextlib.ExitStack
+    with tempfile.TemporaryDirectory() as folder, stack() as ends, stack() as asked:  # all are asked, then awaited
         file = Path(folder) / "scheduler.json"
 
         def start(module: str, *arguments: str) -> None:
             command = [sys.executable, "-m", f"distributed.cli.{module}", *arguments, "--scheduler-file", str(file)]
             surroundings = os.environ | (environment or {}) | quiet
             process = subprocess.Popen(command, env=surroundings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            started.callback(process.wait)
-            started.callback(process.terminate)
+            ends.callback(process.wait)
+            asked.callback(process.terminate)
 
         start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0")
         for _ in range(workers):
