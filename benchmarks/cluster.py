@@ -39,16 +39,16 @@ VAE_DT = dict(mechanism_name="DT", composite=True, beta=0.01, eps=0.1, prior_sd=
 AQUIFER = dict(source="twin", split="full", response="altitude", mesh_nodes=100, trend="linear")
 FEM_D = dict(log_a_sd=1.0, log_a_length=0.5, transport_sd=0.0, covariate_sd=0.0)
 
-# One of each kind: sampled, solved, trained (compiled by XLA), a VAE with a PDE, a model on the mesh
+# One of each kind: sampled, solved, trained (compiled by XLA), a model on the mesh
 SMALL = [
     (transport.infer, TRANSPORT | dict(method="hmc-sparse", nodes=100)),
     (transport.infer, TRANSPORT | dict(method="solved-two-level", nodes=300)),
     (transport.infer, TRANSPORT | dict(method="trained-hard-32", nodes=300, steps=100)),
-    (vae.vae, JURA | VAE_DT),
     (fem.fem, AQUIFER | FEM_D),
 ]
-# Minutes, not seconds: other penalties, larger meshes, more steps
+# Minutes, not seconds: a VAE with a PDE, other penalties, larger meshes, more steps
 MORE = [
+    (vae.vae, JURA | VAE_DT),
     (transport.infer, TRANSPORT | dict(method="quadrature", nodes=500)),
     (transport.infer, TRANSPORT | dict(method="hmc-dense", nodes=100)),
     (transport.infer, TRANSPORT | dict(method="hmc-sparse", nodes=500)),

@@ -31,7 +31,7 @@ SECTIONS = {
     ),
     "core": ("The core", "core.py", "Medians of runs that alternate."),
     "cluster": ("Beyond one process", "cluster.py", "Scheduler and workers started separately, on one machine."),
-    "cluster_estimate": ("What the full grid would need", "cluster.py", "Extrapolated from measured costs."),
+    "cluster_estimate": ("What the full grid would need", "cluster_estimate.py", "Extrapolated from measured costs."),
     "under_fire": ("Under fire", "under_fire.py", "Each scenario: tried, survived, lost."),
     "explore": ("The explorer", "explore.py", "Milliseconds in the kernel for a move."),
 }
