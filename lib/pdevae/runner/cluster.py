@@ -43,7 +43,16 @@ _MEMORY_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESH
 
 
 def client() -> Client:
-    settings = RunSettings.current()
+    """Made once; again where the connection was lost."""
+    made = _made(RunSettings.current())
+    if made.status in ("running", "newly-created"):
+        return made
+    _connect.cache_clear()
+    _local.cache_clear()
+    return _made(RunSettings.current())
+
+
+def _made(settings: RunSettings) -> Client:
     return _connect(settings.scheduler) if settings.scheduler else _local(settings.worker_count)
 
 
@@ -101,6 +110,11 @@ def open_cluster(address: str) -> Client:
 @cache
 def _connect(address: str) -> Client:
     connected = open_cluster(address)
+    try:
+        connected.wait_for_workers(1, timeout=60)
+    except TimeoutError as error:
+        connected.close()
+        raise UserError(f"the Dask scheduler at {address} has no worker: start one with `dask worker`") from error
     print(_description(address, connected))
     return connected
 

@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from distributed import as_completed
+from distributed import CancelledError, as_completed
 
 from ..errors import UserError
 from . import cache
@@ -32,6 +32,8 @@ def run(function: Replicate, configs: Iterable[dict], seeds: Iterable[int]) -> p
         cache.Key(f"{function.__module__}.{function.__qualname__}", dict(config), int(seed), _code(function))
         for config, seed in product(configs, seeds)
     ]
+    if not tasks:
+        raise UserError(f"{function.__name__}: nothing to do: ask for at least one configuration and one replicate")
     folder = project_root() / "build" / "cache"
     found, misses = {}, Counter()
     for number, key in enumerate(tasks):
@@ -53,19 +55,32 @@ def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int]):
     if not missing:
         return
     dask = client()
-    futures = {
-        dask.submit(_replicate, function, tasks[n].config, tasks[n].seed, cache.digest(tasks[n].code), pure=False): n
-        for n in missing
-    }
     with Progress(total=len(missing), desc=function.__name__) as bar:
-        for future in as_completed(futures):
-            if future.status != "finished":
-                reason, key = future.exception(), tasks[futures[future]]
-                dask.cancel(list(futures))  # which makes them forget their reasons
-                raise UserError(f"{function.__name__} failed for {key.config}, seed {key.seed}: {reason!r}") from reason
-            yield futures[future], future.result()
-            bar.update()
-            future.release()
+        try:
+            futures = {
+                dask.submit(_replicate, function, key.config, key.seed, cache.digest(key.code), pure=False): n
+                for n, key in ((n, tasks[n]) for n in missing)
+            }
+            for future in as_completed(futures):
+                if future.status == "error":
+                    dask.cancel(list(futures))
+                    raise _failure(function, tasks[futures[future]], future.exception())
+                yield futures[future], future.result()
+                bar.update()
+                future.release()
+        except (CancelledError, OSError, RuntimeError) as error:  # what Dask says without its scheduler
+            kept = len(tasks) - len(missing) + bar.n
+            raise UserError(
+                f"the Dask scheduler at {dask.scheduler.address} is gone ({type(error).__name__}): start it again and "
+                f"rerun; {kept} of {len(tasks)} replicates are kept"
+            ) from error
+
+
+def _failure(function: Replicate, key: cache.Key, reason: Exception) -> UserError:
+    said = str(reason) if isinstance(reason, UserError) else repr(reason)
+    failure = UserError(f"{function.__name__} failed for {key.config}, seed {key.seed}: {said}")
+    failure.__cause__ = reason
+    return failure
 
 
 def _replicate(function: Replicate, config: dict, seed: int, code: str) -> dict[str, np.ndarray]:
