@@ -26,7 +26,10 @@ def read(folder: Path) -> pd.DataFrame:
     path = folder / "claims.csv"
     if not path.exists():
         return pd.DataFrame(columns=COLUMNS, dtype=str)
-    return pd.read_csv(path, dtype=str, keep_default_na=False)
+    try:
+        return pd.read_csv(path, dtype=str, keep_default_na=False)[COLUMNS]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} cannot be read ({error}): restore it from git, or delete it") from error
 
 
 def merge(folder: Path, rows: list[dict[str, str]], artefacts: list[str]) -> None:

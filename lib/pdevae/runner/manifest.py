@@ -19,8 +19,11 @@ def read(folder: Path) -> dict:
     """Notebook → record of its last complete run that wrote to this folder."""
     path = folder / "manifest.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
+        records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if not all({"profile", "overrides"} <= record.keys() for record in records.values()):
+            raise ValueError("a notebook's profile is missing")
+        return records
+    except (OSError, ValueError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from git, or delete it") from error
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import math
 import tomllib
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import nbformat
+from nbformat.validator import ValidationError
 
 from ..errors import UserError
 from .settings import project_root
@@ -28,8 +31,10 @@ class Parameter:
         """``value``, if it is of the default's kind; a whole number passes where a real one is wanted."""
         if not _same_kind(self.default, value):
             raise UserError(
-                f"parameter {self.name}={value!r} has the wrong type: expected something like {self.default!r}"
+                f"parameter {self.name}={_shown(value)} has the wrong type: expected something like {self.default!r}"
             )
+        if not _plain(value):
+            raise UserError(f"parameter {self.name}={_shown(value)} is not made of finite numbers, words and lists")
         return value
 
 
@@ -43,11 +48,17 @@ class Notebook:
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
-        cells = nbformat.read(self.path, as_version=4).cells
+        try:
+            cells = nbformat.read(self.path, as_version=4).cells
+        except (OSError, ValueError, AttributeError, ValidationError) as error:
+            raise UserError(f"{self.path.name} is no notebook ({error}): restore it from git") from error
         sources = [cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])]
         if not sources:
             raise UserError(f"{self.path.name} has no cell tagged 'parameters': tag the one with its settings")
-        return {parameter.name: parameter for parameter in _assignments(sources[0])}
+        try:
+            return {parameter.name: parameter for parameter in _assignments(sources[0])}
+        except (ValueError, SyntaxError) as error:
+            raise UserError(f"{self.path.name}: a parameter is no plain value ({error}): write it out") from error
 
 
 def notebooks() -> list[Notebook]:
@@ -73,9 +84,13 @@ def profile(name: str) -> dict[str, dict]:
     if name not in PROFILES:
         raise UserError(f"no profile {name!r}: there are {', '.join(PROFILES)}")
     try:
-        return tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        sections = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"profile {name} cannot be read from {folder}: {error}") from error
+    for section, values in sections.items():
+        if not isinstance(values, dict):
+            raise UserError(f"profile {name} sets {section!r} outside any notebook: put it under [NN_name]")
+    return sections
 
 
 def resolve(chosen: list[Notebook], profile_name: str, overrides: dict[str, object]) -> dict[str, dict]:
@@ -102,8 +117,9 @@ def parse_override(text: str) -> tuple[str, object]:
     if not equals or not name.strip().isidentifier():
         raise UserError(f"-p {text!r} is not of the form name=value")
     try:
-        return name.strip(), ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError):
+        with warnings.catch_warnings(action="ignore"):  # a backslash in a word is no mistake
+            return name.strip(), ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # the last two: nested too deeply
         return name.strip(), value.strip()
 
 
@@ -115,6 +131,22 @@ def _assignments(source: str) -> list[Parameter]:
             comment = lines[statement.end_lineno - 1][statement.end_col_offset :].strip(" #")
             found.append(Parameter(statement.targets[0].id, ast.literal_eval(statement.value), comment))
     return found
+
+
+def _plain(value: object) -> bool:
+    """Can it be handed to a notebook and be part of a key?"""
+    if isinstance(value, list | tuple):
+        return all(map(_plain, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return value.isprintable()
+    return isinstance(value, bool | int | None)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
 
 
 def _same_kind(default: object, value: object) -> bool:
