@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import sys
 import uuid
 from pathlib import Path
 
 from ..errors import UserError
-from . import catalogue, manifest, notebooks, readme
+from . import catalogue, leftovers, manifest, notebooks, readme
+from .files import check_writable
 from .launch import execute
 from .settings import RunSettings, project_root
 
 
 def main(arguments: list[str] | None = None) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being told to stop is as good as Ctrl-C
     try:
         return _run(_parser().parse_args(arguments))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:  # a disk that is full, a folder that is not ours
+        print(f"error: {error}; finished replicates are kept, mend it and run again", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nstopped; finished replicates are kept, run again to go on", file=sys.stderr)
@@ -63,21 +69,9 @@ def _run(options: argparse.Namespace) -> int:
     passed = notebooks.resolve(chosen, options.profile, overrides)
     _announce(options.scheduler, options.jobs)
     figures = _figures_folder(options.profile, overrides, options.overwrite)
-    rows = []
-    for book in chosen:
-        mine = project_root() / "build" / f".run-{uuid.uuid4().hex[:12]}"
-        settings = RunSettings(
-            profile=options.profile,
-            overrides={name: value for name, value in overrides.items() if name in book.parameters},
-            parameters={name: p.default for name, p in book.parameters.items()} | passed[book.name],
-            figures=str(figures),
-            jobs=options.jobs,
-            scheduler=options.scheduler,
-            fresh=options.fresh,
-            progress_file=f"{mine}.progress",
-            record_file=f"{mine}.json",
-        )
-        rows.append(execute(book, passed[book.name], settings))
+    check_writable(figures)
+    with leftovers.running(project_root()):
+        rows = [_execute(book, passed[book.name], overrides, figures, options) for book in chosen]
     if figures == project_root() / "figures" and (project_root() / "README.md").exists():
         readme.update()
         catalogue.update()
@@ -87,6 +81,22 @@ def _run(options: argparse.Namespace) -> int:
     if manifest.read(figures):
         _report(figures, failed)
     return 1 if failed else 0
+
+
+def _execute(book: notebooks.Notebook, passed: dict, overrides: dict, figures: Path, options) -> dict:
+    mine = project_root() / "build" / f"{leftovers.OF_A_RUN}{uuid.uuid4().hex[:12]}"
+    settings = RunSettings(
+        profile=options.profile,
+        overrides={name: value for name, value in overrides.items() if name in book.parameters},
+        parameters={name: p.default for name, p in book.parameters.items()} | passed,
+        figures=str(figures),
+        jobs=options.jobs,
+        scheduler=options.scheduler,
+        fresh=options.fresh,
+        progress_file=f"{mine}.progress",
+        record_file=f"{mine}.json",
+    )
+    return execute(book, passed, settings)
 
 
 def _figures_folder(profile: str, overrides: dict, overwrite: bool) -> Path:
@@ -101,7 +111,8 @@ def _figures_folder(profile: str, overrides: dict, overwrite: bool) -> Path:
 
 
 def _fullness(profile: str, overrides: dict) -> float:
-    return notebooks.PROFILES.index(profile) - (0.5 if overrides else 0)
+    known = profile in notebooks.PROFILES
+    return (notebooks.PROFILES.index(profile) if known else -1) - (0.5 if overrides else 0)
 
 
 def _announce(address: str, jobs: int) -> None:
@@ -113,7 +124,7 @@ def _announce(address: str, jobs: int) -> None:
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise UserError(f"no Dask scheduler answers at {address}: start one, or leave --scheduler out") from error
     from .cluster import describe
 

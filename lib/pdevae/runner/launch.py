@@ -33,8 +33,7 @@ def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -
         output.seek(0)
         error = _error(process.returncode, output.read())
     progress.unlink(missing_ok=True)
-    if running.exists():
-        os.replace(running, target)
+    _put_in_place(running, target)
     record = json.loads(finished.read_text(encoding="utf-8")) if finished.exists() else {}
     finished.unlink(missing_ok=True)
     if not record:
@@ -42,6 +41,15 @@ def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -
     mark = "failed" if error else "done"
     print(f"{mark:>6}  {book.name}  {time.time() - started:.0f} s" + (f"  {error}" if error else ""), flush=True)
     return record | {"name": book.name, "seconds": time.time() - started, "error": error}
+
+
+def _put_in_place(executed: Path, target: Path) -> None:
+    """The executed notebook, unless a full disk has cut it short."""
+    try:
+        json.loads(executed.read_text(encoding="utf-8"))
+        os.replace(executed, target)
+    except (OSError, ValueError):
+        executed.unlink(missing_ok=True)
 
 
 def _watch(process: subprocess.Popen, name: str, progress: Path, started: float) -> None:

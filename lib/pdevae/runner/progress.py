@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -21,7 +22,8 @@ class Progress(tqdm):
         path = RunSettings.current().progress_file
         if path:
             state = {"description": (self.desc or "").strip(": "), "done": self.n, "total": self.total}
-            Path(path).write_text(json.dumps(state), encoding="utf-8")
+            with contextlib.suppress(OSError):  # a full disk is for those to report who write results
+                Path(path).write_text(json.dumps(state), encoding="utf-8")
 
 
 def read_progress(path: Path) -> str:
