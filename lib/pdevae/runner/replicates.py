@@ -63,8 +63,9 @@ def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int]):
             }
             for future in as_completed(futures):
                 if future.status == "error":
+                    reason = future.exception()  # gone once cancelled
                     dask.cancel(list(futures))
-                    raise _failure(function, tasks[futures[future]], future.exception())
+                    raise _failure(function, tasks[futures[future]], reason) from reason
                 yield futures[future], future.result()
                 bar.update()
                 future.release()
@@ -78,9 +79,7 @@ def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int]):
 
 def _failure(function: Replicate, key: cache.Key, reason: Exception) -> UserError:
     said = str(reason) if isinstance(reason, UserError) else repr(reason)
-    failure = UserError(f"{function.__name__} failed for {key.config}, seed {key.seed}: {said}")
-    failure.__cause__ = reason
-    return failure
+    return UserError(f"{function.__name__} failed for {key.config}, seed {key.seed}: {said}")
 
 
 def _replicate(function: Replicate, config: dict, seed: int, code: str) -> dict[str, np.ndarray]:
