@@ -35,7 +35,7 @@ class Run:
         self.notebook, self.declared, self.data = notebook, list(artefacts), data or {}
         self.settings = RunSettings.current()
         self.folder = self.settings.figures_dir
-        self.started = time.time()
+        self.started = time.monotonic()
         self.written: dict[str, str] = {}
         self.rows: list[dict[str, str]] = []
         if self.settings.profile == "interactive":
@@ -88,7 +88,7 @@ class Run:
             "profile": self.settings.profile,
             "overrides": self.settings.overrides,
             "parameters": self.settings.parameters,
-            "last_run_seconds": round(time.time() - self.started, 1),
+            "last_run_seconds": round(time.monotonic() - self.started, 1),
             "artefacts": self.written,
             "claims": pd.Series([row["verdict"] for row in self.rows], dtype=str).value_counts().to_dict(),
             "data": {path.name: sha256(path) for path in _own_data()} | self.data,

@@ -22,7 +22,7 @@ def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -
     target.parent.mkdir(parents=True, exist_ok=True)
     progress, finished = Path(settings.progress_file), Path(settings.record_file)
     running = target.with_name(f"{progress.stem}-{target.name}")  # two runs at once do not share it
-    started = time.time()
+    started = time.monotonic()
     command = [sys.executable, "-m", "pdevae.runner.execute", str(book.path), str(running), json.dumps(parameters)]
     quiet = {"PYTHONWARNINGS": "ignore", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
     with tempfile.TemporaryFile("w+") as output:
@@ -39,8 +39,8 @@ def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -
     if not record:
         error = error or "the notebook ended without run.finish(): its artefacts are not accounted for"
     mark = "failed" if error else "done"
-    print(f"{mark:>6}  {book.name}  {time.time() - started:.0f} s" + (f"  {error}" if error else ""), flush=True)
-    return record | {"name": book.name, "seconds": time.time() - started, "error": error}
+    print(f"{mark:>6}  {book.name}  {time.monotonic() - started:.0f} s" + (f"  {error}" if error else ""), flush=True)
+    return record | {"name": book.name, "seconds": time.monotonic() - started, "error": error}
 
 
 def _put_in_place(executed: Path, target: Path) -> None:
@@ -65,10 +65,12 @@ def _watch(process: subprocess.Popen, name: str, progress: Path, started: float)
             state = read_progress(progress)
         if terminal:
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[K{f'   ...  {name}  {time.time() - started:.0f} s  {state}'[:width]}", end="", flush=True)
-        elif state != shown and time.time() - told > 10:
-            print(f"   ...  {name}  {time.time() - started:.0f} s  {state}", flush=True)
-            shown, told = state, time.time()
+            print(
+                f"\r\x1b[K{f'   ...  {name}  {time.monotonic() - started:.0f} s  {state}'[:width]}", end="", flush=True
+            )
+        elif state != shown and time.monotonic() - told > 10:
+            print(f"   ...  {name}  {time.monotonic() - started:.0f} s  {state}", flush=True)
+            shown, told = state, time.monotonic()
     if terminal:
         print("\r\x1b[K", end="")
 
