@@ -20,12 +20,19 @@ OLDEST, NEWEST = (3, 11), (3, 12)
 
 
 def main():
+    try:
+        prepare()
+    except OSError as error:
+        fail(f"the environment cannot be made: {error}")
+    print(PYTHON)
+
+
+def prepare():
     with open(os.path.join(ROOT, ".venv.lock"), "w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         wanted = fingerprint()
-        if not (os.path.exists(STAMP) and read(STAMP) == wanted and os.path.exists(PYTHON)):
+        if not (os.path.exists(PYTHON) and stamp() == wanted):
             make(find_python(), wanted)
-    print(PYTHON)
 
 
 def fingerprint():
@@ -34,9 +41,21 @@ def fingerprint():
     return hashlib.sha256(made_from.encode()).hexdigest()
 
 
+def stamp():
+    """What the environment there was made from; nothing where that is not known."""
+    try:
+        with open(STAMP, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return ""
+
+
 def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        fail(f"{path} cannot be read ({error}): restore it with `git checkout -- {os.path.basename(path)}`")
 
 
 def find_python():
@@ -56,8 +75,8 @@ def make(python, wanted):
         fail("python -m venv failed: install your system's python3-venv package")
     install(["--require-hashes", "--no-deps", "-r", LOCK], total=count_packages())
     install(["--no-deps", "--no-build-isolation", "-e", ROOT])
-    with open(STAMP, "w") as stamp:
-        stamp.write(wanted)
+    with open(STAMP, "w") as file:
+        file.write(wanted)
 
 
 def count_packages():
