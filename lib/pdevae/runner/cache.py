@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def load(folder: Path, key: Key) -> tuple[Result | None, str]:
     stored = _read(path)
     if stored is None:
         return None, "its file was damaged"
-    if stored.pop("__key__").item() != key.as_json():
+    if str(stored.pop("__key__")) != key.as_json():
         return None, "its file belongs to another key"
     return stored, "reused"
 
@@ -67,8 +68,9 @@ def _read(path: Path) -> Result | None:
         if hashlib.sha256(content[32:]).digest() != content[:32]:
             return None
         with np.load(io.BytesIO(content[32:]), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError):
+            arrays = {name: archive[name] for name in archive.files}
+            return arrays if arrays["__key__"].dtype.kind == "U" else None
+    except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile):
         return None
 
 
@@ -80,6 +82,6 @@ def _why_missing(folder: Path, key: Key) -> str:
     newest = _read(others[-1])
     if newest is None:
         return "not computed before with this code"
-    code = json.loads(newest["__key__"].item())["code"]
+    code = json.loads(str(newest["__key__"]))["code"]
     changed = sorted(name for name in code.keys() | key.code.keys() if code.get(name) != key.code.get(name))
     return "changed since: " + ", ".join(changed)
