@@ -33,6 +33,10 @@ class Parameter:
             raise UserError(
                 f"parameter {self.name}={_shown(value)} has the wrong type: expected something like {self.default!r}"
             )
+        if not _in_range(self.default, value):
+            raise UserError(
+                f"parameter {self.name}={_shown(value)} is out of range: expected sizes and counts above zero"
+            )
         if not _plain(value):
             raise UserError(f"parameter {self.name}={_shown(value)} is not made of finite numbers, words and lists")
         return value
@@ -131,6 +135,14 @@ def _assignments(source: str) -> list[Parameter]:
             comment = lines[statement.end_lineno - 1][statement.end_col_offset :].strip(" #")
             found.append(Parameter(statement.targets[0].id, ast.literal_eval(statement.value), comment))
     return found
+
+
+def _in_range(default: object, value: object) -> bool:
+    """A number that is positive by default is never negative, one of a list of counts never below one."""
+    if isinstance(default, list | tuple):
+        counts = default and all(isinstance(item, int) and item > 0 for item in default)
+        return not counts or all(item > 0 for item in value)
+    return not isinstance(default, int | float) or default <= 0 or value >= 0
 
 
 def _plain(value: object) -> bool:
