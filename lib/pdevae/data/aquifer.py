@@ -7,6 +7,7 @@ levels in feet. A well's level in a period is the median of its readings there; 
 from __future__ import annotations
 
 import warnings
+import zlib
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -184,7 +185,7 @@ def read(path: Path) -> pd.DataFrame:
         if first.check == "column_in_dataframe":
             what = f"column {first.failure_case} is missing"
         raise UserError(f"{path.name}: {what}: fetch it again") from reason
-    except (ValueError, OSError, EOFError) as reason:
+    except (ValueError, OSError, EOFError, zlib.error) as reason:
         raise UserError(f"{path.name} cannot be read ({reason}): fetch it again") from reason
 
 

@@ -30,8 +30,8 @@ def _in_words(failures: pd.DataFrame) -> str:
     """The first kind of failure, with the lines of the file where it is (the header is line 1)."""
     first = failures.iloc[0]
     same = failures[(failures.check == first.check) & (failures.column == first.column)]
-    lines = sorted({int(i) + 2 for i in same["index"].dropna()})[:5]
-    where = f" (line {', '.join(map(str, lines))})"
+    lines = sorted({int(i) + 2 for i in same["index"] if str(i).isdigit()})[:5]  # lines too long have other indices
+    where = f" (line {', '.join(map(str, lines))})" if lines else ""
     if first.check == "column_in_dataframe":
         return f"column {first.failure_case} is missing"
     if first.check == "multiple_fields_uniqueness":

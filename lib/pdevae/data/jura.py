@@ -32,7 +32,7 @@ _SHA256 = {
 _PLACE = {"Xloc": pa.Column(float, pa.Check.in_range(0, 6)), "Yloc": pa.Column(float, pa.Check.in_range(0, 6))}
 _CLASSES = {"Landuse": pa.Column(str), "Rock": pa.Column(str)}
 _SITES = pa.DataFrameSchema(
-    _PLACE | _CLASSES | {metal: pa.Column(float, pa.Check.gt(0)) for metal in METALS},
+    _PLACE | _CLASSES | {metal: pa.Column(float, [pa.Check.gt(0), pa.Check.lt(1e6)]) for metal in METALS},
     unique=["Xloc", "Yloc"],
     coerce=True,
 )
