@@ -1,0 +1,80 @@
+"""Under fire, the long version: 100 kills, full disks, damage, nonsense and malice; how much of it is survived.
+
+    .venv/bin/python benchmarks/under_fire.py    # all, about twenty minutes on two cores; as root, for the disks
+    .venv/bin/python benchmarks/under_fire.py --share 0.1 --only runner_killed --only two_runs
+
+Prints a table, writes benchmarks/under_fire.csv, and records the bars in figures/claims.csv. What a scenario does
+and what counts as survived is said in tests/fire.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from pdevae.runner import claims, readme
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+from fire import Unable  # noqa: E402
+from fire.scenarios import SCENARIOS, Scenario  # noqa: E402
+
+
+def attempt(scenario: Scenario, share: float) -> dict:
+    row = {"scenario": scenario.name, "what": scenario.says, "tried": 0, "survived": 0, "lost": 0, "note": ""}
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="under-fire-") as scratch:
+        try:
+            tally = scenario.run(Path(scratch), math.ceil(share * scenario.many))
+            row |= {"tried": tally.tried, "survived": tally.survived, "lost": len(tally.losses)}
+            for loss in tally.losses:
+                print(f"lost  {scenario.name}: {loss}", flush=True)
+        except Unable as reason:
+            row["note"] = f"not tried: {reason}"
+    seconds = time.monotonic() - begun
+    print(f"{scenario.name}: {row['survived']} of {row['tried']} survived, {seconds:.0f} s  {row['note']}", flush=True)
+    return row | {"seconds": round(seconds, 1)}
+
+
+def bars(table: pd.DataFrame) -> list[dict]:
+    """The rows of claims.csv, one for each scenario that could be tried."""
+    return [
+        claims.row(
+            f"under_fire_{row.scenario}",
+            "bar",
+            f"Under fire: {row.what}",
+            "0 lost",
+            f"{row.lost} lost of {row.tried}",
+            "missed" if row.lost else "met",
+            "benchmark",
+            "benchmarks/under_fire.csv",
+        )
+        for row in table[table.tried > 0].itertuples()
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--share", type=float, default=1.0, help="of the full number of trials; less records nothing")
+    parser.add_argument("--only", action="append", choices=[s.name for s in SCENARIOS], help="a scenario, by name")
+    options = parser.parse_args()
+    chosen = [s for s in SCENARIOS if not options.only or s.name in options.only]
+    table = pd.DataFrame([attempt(scenario, options.share) for scenario in chosen])
+    print(table.drop(columns="what").to_string(index=False))
+    print(f"{table.lost.sum()} lost of {table.tried.sum()}")
+    if options.share == 1 and not options.only:
+        table.to_csv(HERE / "under_fire.csv", index=False)
+        claims.merge(HERE.parent / "figures", bars(table), ["benchmarks/under_fire.csv"])
+        readme.update()
+    return 1 if table.lost.sum() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
