@@ -114,7 +114,7 @@ class CVI:
         state, train = self.start(seed), self.trainer(problem, penalty, seed)
         for start in tqdm(range(0, self.steps, _AT_A_TIME), "CVI", delay=3, leave=False):
             state, loss = train(state, tf.constant(start), tf.constant(min(_AT_A_TIME, self.steps - start)))
-            if not np.isfinite(loss) or not np.isfinite(state.weights).all():
+            if not all(np.isfinite(part).all() for part in (loss, state.weights, state.q)):
                 raise Diverged(f"CVI diverged between steps {start} and {start + _AT_A_TIME} (loss {float(loss)})")
         ended = time.perf_counter()
         mu, (m, C, _) = Surrogate(self.width).field(state.weights), _gaussian(state.q)
