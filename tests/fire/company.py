@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import Tally
 from .kills import outside_cluster
-from .project import ARGUMENTS, BOOKS, LIBRARY, clear, completes, entries, make, nothing_runs, run, same, start
+from .project import ARGUMENTS, BOOKS, LIBRARY, clear, completes, entries, make, nothing_runs, run, said, same, start
 
 _PAIRS = (
     ((), ("--only", "01", "--fresh")),
@@ -23,7 +23,7 @@ def two_runs(scratch: Path, count: int, seed: int = 0) -> Tally:
         project = make(scratch / f"pair-{number}", BOOKS)
         with tally.trial(f"pair {number}"):
             both = [start(project, *ARGUMENTS, *more) for more in _PAIRS[number % len(_PAIRS)]]
-            assert [process.wait(timeout=240) for process in both] == [0, 0]
+            assert [process.wait(timeout=240) for process in both] == [0, 0], said(project)
             same(project, BOOKS)
             nothing_runs(project)
     return tally

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from . import Tally, company, damage, disk, fuzz, kills, malice, training
+from . import Tally, company, damage, disk, fuzz, kills, lock, malice, tables, training
 
 
 class Scenario(NamedTuple):
@@ -28,16 +28,16 @@ SCENARIOS = (
     Scenario("cache_damaged", "cache entries truncated or with a flipped bit", damage.cache_entries, 7, 42),
     Scenario("jura_damaged", "Jura files truncated or with a flipped bit", damage.jura_files, 20, 200),
     Scenario("aquifer_damaged", "aquifer files truncated or with a flipped bit", damage.aquifer_files, 10, 100),
-    Scenario("lock_damaged", "requirements.lock truncated or with a flipped bit", damage.lock_file, 20, 200),
-    Scenario("lock_hashes", "requirements.lock with a wrong hash or none", damage.lock_hashes, 1, 5),
+    Scenario("lock_damaged", "requirements.lock truncated or with a flipped bit", lock.lock_file, 20, 200),
+    Scenario("lock_hashes", "requirements.lock with a wrong hash or none", lock.lock_hashes, 1, 5),
     Scenario("clock_backwards", "time jumps back, files are from the future", damage.clock, 1, 6),
     Scenario("two_runs", "two runs of one project at once", company.two_runs, 1, 6),
     Scenario("other_code", "a worker with another version of the code", company.other_code, 1, 3),
     Scenario("nan_in_training", "NaN in a training step (CVI, VAE, surrogate)", training.nan, 1, 10),
     Scenario("parameters_fuzzed", "fuzzed parameters and profiles", fuzz.parameters, 200, 1000),
     Scenario("settings_senseless", "settings of 01 and 02 that make no sense", fuzz.real_notebooks, 8, 100),
-    Scenario("jura_fuzzed", "fuzzed Jura tables", fuzz.jura_tables, 50, 200),
-    Scenario("aquifer_fuzzed", "fuzzed aquifer tables", fuzz.aquifer_tables, 50, 200),
+    Scenario("jura_fuzzed", "fuzzed Jura tables", tables.jura_tables, 50, 200),
+    Scenario("aquifer_fuzzed", "fuzzed aquifer tables", tables.aquifer_tables, 50, 200),
     Scenario("pickle_in_cache", "pickles in the cache that would run", malice.pickles, 2, 25),
     Scenario("no_unpickling", "modules without unpickling or eval", malice.no_unpickling, 1, 1),
     Scenario("download_altered", "downloads altered, cut short or missing", malice.downloads, 1, 20),

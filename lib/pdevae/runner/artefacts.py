@@ -65,7 +65,7 @@ class Run:
         if missing:
             raise UserError(f"{self.notebook} declares {', '.join(missing)} but did not write it")
         record = self._record()
-        with FileLock(self.folder / ".lock"):
+        with FileLock(self.folder / ".lock"):  # killed between the two, a rerun, all from the cache, puts them right
             claims.merge(self.folder, self.rows, self.declared)
             manifest.update(self.folder, self.notebook, record)
         if self.settings.record_file:
