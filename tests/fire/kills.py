@@ -17,6 +17,7 @@ import psutil
 from . import Tally, Unable
 from .project import (
     ARGUMENTS,
+    TWO_WORKERS,
     clear,
     completes,
     entries,
@@ -45,7 +46,7 @@ def _stopped(scratch: Path, count: int, seed: int, how: signal.Signals) -> Tally
     for number in range(count):
         project = make(scratch / f"{how.name}-{number}")
         with tally.trial(f"{how.name} {number}"):
-            process = start(project)
+            process = start(project, *TWO_WORKERS)
             _await_moment(project, process, rng, number)
             process.send_signal(how)
             code = process.wait(timeout=60)
@@ -72,7 +73,7 @@ def worker(scratch: Path, count: int, seed: int = 0) -> Tally:
     for number in range(count):
         project = make(scratch / f"worker-{number}")
         with tally.trial(f"worker {number}"):
-            process = start(project)
+            process = start(project, *TWO_WORKERS)
             workers = until(lambda project=project, process=process: _workers(project) or process.poll() is not None)
             time.sleep(rng.uniform(0, 2.0))
             for victim in rng.sample(_workers(project) or workers or [], 1):

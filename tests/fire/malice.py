@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import os
 import pickle
 import re
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -94,7 +96,8 @@ def downloads(scratch: Path, count: int, seed: int = 0) -> Tally:
     folder.mkdir()
     for name, content in served.items():
         (folder / name).write_bytes(content)
-    with _server(folder) as address:
+    with _server(folder) as address, mock.patch.dict(os.environ):
+        os.environ.pop("PDEVAE_MIRROR", None)
         for number in range(count):
             for name in (*served, "missing"):
                 root = scratch / f"{name}-{number}"

@@ -21,7 +21,8 @@ import pdevae
 from pdevae.runner.cache import _read
 
 TESTS, LIBRARY = Path(__file__).parents[1], Path(pdevae.__file__).parents[1]
-ARGUMENTS = ("--profile", "paper", "--jobs", "2")
+ARGUMENTS = ("--profile", "paper", "--jobs", "1")
+TWO_WORKERS = (*ARGUMENTS[:-1], "2")
 REPLICATES = 8
 BOOKS = ("01_toy", "02_toy")
 _PARAMETERS = f"count = {REPLICATES}  # how many\nseconds = 0.15\nscale = 1.0\nname = 'x'\nsizes = [1, 2]\nflag = False"
