@@ -98,9 +98,9 @@ def profile(name: str) -> dict[str, dict]:
 def resolve(chosen: list[Notebook], profile_name: str, overrides: dict[str, object]) -> dict[str, dict]:
     """Parameters to pass to each notebook; anything no notebook knows is refused."""
     sections = profile(profile_name)
+    known = sorted({name for book in chosen for name in book.parameters})
     for name in overrides:
-        if not any(name in book.parameters for book in chosen):
-            known = sorted({name for book in chosen for name in book.parameters})
+        if name not in known:
             raise UserError(f"no chosen notebook has a parameter {name!r}: there are {', '.join(known)}")
     passed = {}
     for book in chosen:
