@@ -46,13 +46,13 @@ def _address(log: Path, process: subprocess.Popen) -> str:
 
 
 @contextmanager
-def page(width: int, height: int):
-    """A page of the browser."""
+def chromium():
+    """The browser; ``new_page(viewport=…)`` opens a page of it."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=_QUIET)
         try:
-            yield browser.new_page(viewport={"width": width, "height": height})
+            yield browser
         finally:
             browser.close()

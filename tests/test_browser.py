@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from browser import CHROMIUM, lab, page
+from browser import CHROMIUM, chromium, lab
 from pdevae.runner import report
 from pdevae.runner.settings import project_root
 
@@ -15,7 +15,13 @@ _PATIENCE = 240_000  # milliseconds: TensorFlow is loaded, meshes are made, on a
 
 
 @pytest.fixture(scope="module")
-def explorer(tmp_path_factory):
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def explorer(browser, tmp_path_factory):
     """The notebook with the sizes of the smoke profile, run to its end in JupyterLab."""
     folder = tmp_path_factory.mktemp("lab")
     notebook = json.loads((project_root() / "notebooks" / "00_explore.ipynb").read_text())
@@ -23,7 +29,8 @@ def explorer(tmp_path_factory):
         if "parameters" in cell["metadata"].get("tags", []):
             cell["source"] += "\npatch_mesh, forward_mesh, inverse_mesh, stages = 150, 500, 150, 6"
     (folder / "00_explore.ipynb").write_text(json.dumps(notebook))
-    with lab(folder) as address, page(1280, 1000) as tab:
+    with lab(folder) as address:
+        tab = browser.new_page(viewport={"width": 1280, "height": 1000})
         tab.goto(f"{address}/lab/tree/00_explore.ipynb?reset")
         tab.wait_for_selector(".jp-Notebook .jp-Cell", timeout=_PATIENCE)
         tab.wait_for_selector("text=Python 3", timeout=_PATIENCE)
@@ -110,13 +117,12 @@ def test_a_sensor_is_placed_and_cvi_run(explorer):
 
 
 @pytest.mark.parametrize(("width", "height", "device"), [(1280, 900, "desk"), (390, 844, "phone")])
-def test_the_report_fits_the_screen_and_asks_nothing_of_the_network(tmp_path, width, height, device):
+def test_the_report_fits_the_screen_and_asks_nothing_of_the_network(browser, tmp_path, width, height, device):
     built = report.build(project_root() / "figures", tmp_path / "report")
-    asked = []
-    with page(width, height) as tab:
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto(built.page.as_uri())
-        assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-        assert tab.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
-        keep(tab, f"report_{device}")
+    asked, tab = [], browser.new_page(viewport={"width": width, "height": height})
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(built.page.as_uri())
+    assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert tab.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+    keep(tab, f"report_{device}")
     assert all(address.startswith("file:") for address in asked)

@@ -89,7 +89,7 @@ def test_the_job_for_slurm_runs_scheduler_workers_and_notebooks(tmp_path):
         "import sys; from distributed import Client; print(Client(sys.argv[2]).submit(abs, -7).result(), sys.argv[3:])"
     )
     programs = {
-        "bin/srun": 'shift 2; "$@" & "$@" & wait',
+        "bin/srun": 'trap "kill \\$(jobs -p)" TERM; shift 2; "$@" & "$@" & wait',
         ".venv/bin/dask": f'exec {sys.executable} -m dask "$@"',
         ".venv/bin/python": f'exec {sys.executable} "$@"',
         "run_all.sh": f'exec {sys.executable} -c "{asks}" "$@"',

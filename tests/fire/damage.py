@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from pdevae.data import jura, mirror
+from pdevae.data.aquifer import FILES
 from pdevae.errors import UserError
 
 from . import Tally, Unable
@@ -100,14 +101,12 @@ def mirror_folder() -> Path:
     """The aquifer's files as they are on this machine."""
     named = os.environ.get("PDEVAE_MIRROR")
     for folder in (ROOT / "data", Path(named) if named else None, ROOT.parent / "shared" / "data"):
-        if folder is not None and (folder / "aquifer").is_dir():
+        if folder is not None and all((folder / "aquifer" / name).is_file() for name in FILES):
             return folder / "aquifer"
     raise Unable("the aquifer's files are not on this machine")
 
 
 def aquifer_files(scratch: Path, count: int, seed: int = 0) -> Tally:
-    from pdevae.data.aquifer import FILES
-
     tally, rng = Tally(), random.Random(seed)
     source = mirror_folder()
     for number in range(count):

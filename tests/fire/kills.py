@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from pdevae.runner.cluster import ENVIRONMENT
+
 from . import Tally, Unable
 from .project import (
     ARGUMENTS,
@@ -131,5 +133,5 @@ def outside_cluster(project: Path, *first: Path) -> Iterator[tuple[str, subproce
 
 
 def _apart(project: Path, *first: Path) -> dict[str, str]:
-    """Not one of the project's own processes."""
-    return environment(project, *first) | {"PDEVAE_ROOT": str(project / "outside")}
+    """Not one of the project's own processes; a worker without a nanny must have the runner's environment itself."""
+    return environment(project, *first) | ENVIRONMENT | {"PDEVAE_ROOT": str(project / "outside")}

@@ -88,6 +88,6 @@ def workers_here(root: Path) -> Iterator[None]:
     """Replicates run in this process, which has imported TensorFlow already; results are kept under ``root``."""
     with LocalCluster(1, processes=False, threads_per_worker=1, dashboard_address=None, silence_logs=50) as here:
         settings = RunSettings(scheduler=here.scheduler_address)
-        with mock.patch.dict(os.environ, {"PDEVAE_ROOT": str(root)} | settings.environment()):
+        with mock.patch.dict(os.environ, cluster.ENVIRONMENT | {"PDEVAE_ROOT": str(root)} | settings.environment()):
             yield
             cluster.client().close()
