@@ -22,7 +22,7 @@ def lab(folder: Path) -> Iterator[str]:
     settings = ["--no-browser", "--allow-root", "--port=0", "--IdentityProvider.token=", "--LabApp.news_url="]
     settings += [f"--ServerApp.root_dir={folder}", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     variables = ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-    own = {name: str(folder / f".{name.lower()}") for name in variables}
+    own = {name: str(folder / f".{name.lower()}") for name in variables} | {"PDEVAE_ROOT": str(folder)}
     log = folder / "lab.log"
     with log.open("w") as output:
         process = subprocess.Popen(
