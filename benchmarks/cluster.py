@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import common
 import numpy as np
 import pandas as pd
 from distributed import Client, wait
@@ -26,11 +27,10 @@ from distributed import Client, wait
 from pdevae.experiments import transport
 from pdevae.experiments.aquifer import fem
 from pdevae.experiments.jura import vae
-from pdevae.runner import claims, cluster, readme, replicates
+from pdevae.runner import cluster, replicates
 from pdevae.runner.settings import RunSettings
 
-HERE = Path(__file__).parent
-TESTS = HERE.parent / "tests"
+TESTS = common.HERE.parent / "tests"
 WORKERS = 4  # of the cluster whose results are compared
 
 TRANSPORT = dict(domain="star", data_nodes=2000, a=1.0, sensors=40, noise=0.3)
@@ -111,7 +111,7 @@ def _appeared(file: Path) -> Path:
 def runner_set_to(**settings):
     """The runner's settings for a while, in a project of its own, so that no cache is used or left behind."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as after:
-        (Path(folder) / "data").symlink_to(HERE.parent / "data")
+        (Path(folder) / "data").symlink_to(common.HERE.parent / "data")
         own = RunSettings(**settings).environment() | {"PDEVAE_ROOT": folder}
         before = {name: os.environ.get(name) for name in own}
         after.callback(
@@ -198,14 +198,9 @@ def row(what: str, name: str, workers: int) -> dict:
     return {"what": what, "name": name, "workers": workers, "nodes": np.nan}
 
 
-def bars(table: pd.DataFrame, tasks: int) -> list[dict]:
-    """The rows of claims.csv."""
-    made = []
-
-    def bar(claim_id, claim, target, ours, met):
-        verdict = "met" if met else "missed"
-        made.append(claims.row(claim_id, "bar", claim, target, ours, verdict, "benchmark", "benchmarks/cluster.csv"))
-
+def bars(table: pd.DataFrame, tasks: int) -> common.Bars:
+    made = common.Bars("cluster")
+    bar = made.add
     same = table[table.what == "identical"].value
     bar(
         "cluster_identical",
@@ -246,13 +241,12 @@ def main() -> None:
     rows = scaling(counts, tasks, rounds=1 if trial else 5) + overhead(50 if trial else 500)
     rows += identical(SMALL[1:2] if trial else SMALL + MORE, seeds=1 if trial else 2)
     table = pd.DataFrame(rows)
-    made = bars(table, tasks)
     print(table.to_string(index=False))
-    print(pd.DataFrame(made)[["claim_id", "paper_value", "our_value", "verdict"]].to_string(index=False))
+    made = bars(table, tasks)
+    print(made.text())
     if not trial:
-        table.to_csv(HERE / "cluster.csv", index=False)
-        claims.merge(HERE.parent / "figures", made, ["benchmarks/cluster.csv"])
-        readme.update()
+        common.save(table, "cluster")
+        made.record()
 
 
 if __name__ == "__main__":

@@ -51,7 +51,10 @@ class Bars:
         claims.merge(HERE.parent / "figures", self.rows, [self.artefact])
         readme.update()
         tables.update()
-        print(pd.DataFrame(self.rows)[["claim_id", "paper_value", "our_value", "verdict"]].to_string(index=False))
+        print(self.text())
+
+    def text(self) -> str:
+        return pd.DataFrame(self.rows)[["claim_id", "paper_value", "our_value", "verdict"]].to_string(index=False)
 
 
 def save(table: pd.DataFrame, name: str) -> None:

@@ -12,16 +12,16 @@ from __future__ import annotations
 import argparse
 import time
 
+import common
 import numpy as np
 import pandas as pd
 import skfem
-from common import HERE, alternate
+from common import alternate
 from skfem.helpers import dot, grad
 from tqdm import tqdm
 
 import pdevae
 from pdevae._tensorflow import tf
-from pdevae.runner import claims, readme
 
 EQUATION = pdevae.Diffusion(0.3) + pdevae.Transport() - pdevae.Source(1.0)
 PATCH_NODES, N_PATCHES, SAMPLES = 32, 16, 4
@@ -129,16 +129,11 @@ def row(what: str, name: str, mesh: pdevae.Mesh, unit: str, value: float) -> dic
     return {"what": what, "name": name, "nodes": mesh.n_nodes, "unit": unit, "value": value}
 
 
-def bars(table: pd.DataFrame) -> list[dict]:
-    """The rows of claims.csv."""
+def bars(table: pd.DataFrame) -> None:
     value = table.set_index(["what", "name", "nodes"]).value.sort_index()
     small, large = table[table.what == "step"].nodes.agg(["min", "max"])
-    made = []
-
-    def bar(claim_id, claim, target, ours, met):
-        verdict = "met" if met else "missed"
-        made.append(claims.row(claim_id, "bar", claim, target, ours, verdict, "benchmark", "benchmarks/core.csv"))
-
+    made = common.Bars("core")
+    bar = made.add
     rate = value["element rate"].groupby("name").first()
     speed_up = rate["pdevae"] / rate["scikit-fem"]
     bar(
@@ -175,7 +170,7 @@ def bars(table: pd.DataFrame) -> list[dict]:
             f"{built:.0f} s" + (f" ({TAPER_CENTRES} rows of A⁻¹)" if name == "tapered" else ""),
             built < 120,
         )
-    return made
+    made.record()
 
 
 def main() -> None:
@@ -186,11 +181,8 @@ def main() -> None:
     table = pd.DataFrame(element_rate() + exact_against_floor() + steps_by_size(sizes))
     print(table.to_string(index=False))
     if largest >= 1_000_000:
-        table.to_csv(HERE / "core.csv", index=False)
-        made = bars(table)
-        claims.merge(HERE.parent / "figures", made, ["benchmarks/core.csv"])
-        readme.update()
-        print(pd.DataFrame(made)[["claim_id", "paper_value", "our_value", "verdict"]].to_string(index=False))
+        common.save(table, "core")
+        bars(table)
 
 
 if __name__ == "__main__":

@@ -16,15 +16,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import common
 import pandas as pd
 
-from pdevae.runner import claims, readme
+sys.path.insert(0, str(common.HERE.parent / "tests"))
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
-
-from fire import Unable  # noqa: E402
-from fire.scenarios import SCENARIOS, Scenario  # noqa: E402
+from fire import Unable
+from fire.scenarios import SCENARIOS, Scenario
 
 
 def attempt(scenario: Scenario, share: float) -> dict:
@@ -43,21 +41,13 @@ def attempt(scenario: Scenario, share: float) -> dict:
     return row | {"seconds": round(seconds, 1)}
 
 
-def bars(table: pd.DataFrame) -> list[dict]:
-    """The rows of claims.csv, one for each scenario that could be tried."""
-    return [
-        claims.row(
-            f"under_fire_{row.scenario}",
-            "bar",
-            f"Under fire: {row.what}",
-            "0 lost",
-            f"{row.lost} lost of {row.tried}",
-            "missed" if row.lost else "met",
-            "benchmark",
-            "benchmarks/under_fire.csv",
-        )
-        for row in table[table.tried > 0].itertuples()
-    ]
+def bars(table: pd.DataFrame) -> None:
+    """One for each scenario that could be tried."""
+    made = common.Bars("under_fire")
+    for row in table[table.tried > 0].itertuples():
+        said = f"{row.lost} lost of {row.tried}"
+        made.add(f"under_fire_{row.scenario}", f"Under fire: {row.what}", "0 lost", said, not row.lost)
+    made.record()
 
 
 def main() -> int:
@@ -70,9 +60,8 @@ def main() -> int:
     print(table.drop(columns="what").to_string(index=False))
     print(f"{table.lost.sum()} lost of {table.tried.sum()}")
     if options.share == 1 and not options.only:
-        table.to_csv(HERE / "under_fire.csv", index=False)
-        claims.merge(HERE.parent / "figures", bars(table), ["benchmarks/under_fire.csv"])
-        readme.update()
+        common.save(table, "under_fire")
+        bars(table)
     return 1 if table.lost.sum() else 0
 
 

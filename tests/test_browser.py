@@ -11,6 +11,7 @@ from pdevae.runner.settings import project_root
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on the PATH: install it (Debian: apt install chromium) to test the explorer"
 )
+_ALL_RUN = "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].every(p => /\\[\\d+\\]/.test(p.textContent))"
 _PATIENCE = 240_000  # milliseconds: TensorFlow is loaded, meshes are made, on a busy machine
 
 
@@ -38,6 +39,7 @@ def explorer(browser, tmp_path_factory):
         tab.get_by_role("menuitem", name="Run", exact=True).click()
         tab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
         tab.wait_for_function("document.querySelectorAll('img.pdevae-picture').length == 4", timeout=_PATIENCE)
+        tab.wait_for_function(_ALL_RUN, timeout=_PATIENCE)
         yield tab
 
 

@@ -133,7 +133,7 @@ def test_along_the_annealing_misfit_is_traded_for_residual():
     assert (pixels(panel) != before).any()
 
 
-def test_under_the_runner_a_panel_is_a_picture(monkeypatch, capsys):
+def test_under_the_runner_a_panel_is_a_picture(monkeypatch):
     shown = []
     monkeypatch.setattr("pdevae.explore.panel.display", shown.append)
     panel = ForwardPanel(nodes=150)
