@@ -85,7 +85,7 @@ def separate_cluster(workers: int, environment: dict[str, str] | None = None, op
             command = [sys.executable, "-m", f"distributed.cli.{module}", *arguments, "--scheduler-file", str(file)]
             surroundings = os.environ | (environment or {}) | quiet
             process = subprocess.Popen(command, env=surroundings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            ends.callback(process.wait)
+            ends.callback(ended, process)
             asked.callback(process.terminate)
 
         start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0")
@@ -96,6 +96,15 @@ def separate_cluster(workers: int, environment: dict[str, str] | None = None, op
                 client.wait_for_workers(workers, timeout=120)
             address = client.scheduler.address
         yield address
+
+
+def ended(process: subprocess.Popen, seconds: float = 20.0) -> None:
+    """Waits for one that was asked to stop; a worker that loses its scheduler meanwhile may hang, and is killed."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _appeared(file: Path) -> Path:

@@ -65,7 +65,7 @@ def test_a_worker_that_joins_later_is_set_as_it_starts():
             found = {name: [*client.run(os.getenv, name).values()] for name in cluster.ENVIRONMENT}
         finally:
             late.terminate()
-            late.wait()
+            benchmark.ended(late)
     assert found == {name: [value] for name, value in cluster.ENVIRONMENT.items()}
 
 
