@@ -9,5 +9,5 @@ cd "$root"
 "$python" -m ruff check .
 "$python" -m ruff format --check .
 "$python" -m nbstripout --verify --keep-id notebooks/*.ipynb
-[ $# -gt 0 ] || set -- -n 2 --dist loadfile  # all of it: two files at a time
+[ $# -gt 0 ] || set -- -n 2 --dist loadfile --no-loadscope-reorder  # two files at a time, the longest first
 exec "$python" -m pytest "$@"
