@@ -251,6 +251,7 @@ SIZES = {
     "end": (lambda: pdevae.Geometric(1.0, -0.1, steps=10), "needs end > 0"),
     "patch nodes": (lambda: pdevae.TwoLevelPenalty(MESH, LAPLACE, patch_nodes=65), "64 interior nodes: use 2 to 64"),
     "patches": (lambda: pdevae.TwoLevelPenalty(MESH, LAPLACE, patch_nodes=8, n_patches=0), "n_patches of at least 1"),
+    "centres": (lambda: pdevae.MultilevelPenalty(MESH, LAPLACE, 8, centres="some"), "unknown centres='some'"),
     "places": (lambda: pdevae.PointwisePenalty(MESH, LAPLACE, n_points=0), "n_points of at least 1"),
     "triangles": (lambda: pdevae.Mesh(MESH.points, MESH.triangles + 50), "triangles .* 0 to 99"),
     "points": (lambda: pdevae.Mesh(MESH.points.T, MESH.triangles), r"points .* \[n, 2\]"),

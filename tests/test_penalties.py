@@ -232,18 +232,21 @@ def test_the_discrete_solution_has_no_penalty(name, equation, z):
     assert abs(float(PENALTIES[name](mesh, equation)(mu, z, SEED))) < 1e-20
 
 
+@pytest.mark.parametrize("centres", [None, "covering"])
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_two_level_is_equivalent_to_the_exact_norm(domain, equation):
+def test_two_level_is_equivalent_to_the_exact_norm(domain, centres, equation):
     for nodes in (400, 1000, 2400):
         mesh = DOMAINS[domain](nodes=nodes)
-        low, high = relative_eigenvalues(pdevae.TwoLevelPenalty(mesh, equation).quadratic_form(), mesh)
+        penalty = pdevae.TwoLevelPenalty(mesh, equation, centres=centres)
+        low, high = relative_eigenvalues(penalty.quadratic_form(), mesh)
         assert 0.5 <= low <= high <= 2.5
 
 
+@pytest.mark.parametrize("centres", [None, "covering"])
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_multilevel_is_equivalent_to_the_exact_norm(domain, equation):
+def test_multilevel_is_equivalent_to_the_exact_norm(domain, centres, equation):
     mesh = DOMAINS[domain](nodes=2400)
-    penalty = pdevae.MultilevelPenalty(mesh, equation)
+    penalty = pdevae.MultilevelPenalty(mesh, equation, centres=centres)
     low, high = relative_eigenvalues(penalty.quadratic_form(), mesh)
     assert penalty.coarse is not None
     assert 0.4 <= low <= high <= 4

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -71,11 +72,14 @@ class Patches:
 
 
 def patches(
-    mesh: Mesh, rho: float | None = None, patch_nodes: int | None = None, centres: np.ndarray | None = None
+    mesh: Mesh,
+    rho: float | None = None,
+    patch_nodes: int | None = None,
+    centres: np.ndarray | Literal["covering"] | None = None,
 ) -> Patches:
     """Patches of radius ``rho``, or of the radius that gives ``patch_nodes`` test nodes on average.
 
-    Default centres are all interior nodes.
+    Default centres are all interior nodes; ``"covering"`` takes a few, so that each node is still tested.
 
     >>> import pdevae
     >>> p = patches(pdevae.star(nodes=500), patch_nodes=16)
@@ -89,7 +93,12 @@ def patches(
             f"taper radius rho={rho:g} is not longer than the mesh's shortest edge ({shortest:.3g}): "
             "no patch would reach a neighbour; use a larger rho"
         )
-    centres = mesh.interior if centres is None else np.asarray(centres)
+    if centres is None:
+        centres = mesh.interior
+    elif isinstance(centres, str):
+        if centres != "covering":
+            raise UserError(f"unknown centres={centres!r}: use covering, node numbers, or leave it out for all nodes")
+        centres = covering(mesh, rho)
     tree = cKDTree(mesh.points[mesh.interior])
     counts = tree.query_ball_point(mesh.points[centres], np.nextafter(rho, 0), return_length=True, workers=-1)
     Q = int(counts.max())
@@ -103,6 +112,25 @@ def patches(
     nodes, n_tests, corners = (_stack_padded(part) for part in zip(*parts))
     nodes = np.where(nodes < 0, centres[:, None], nodes)
     return Patches(mesh, rho, centres, nodes, n_tests, Q, corners)
+
+
+def covering(mesh: Mesh, rho: float) -> np.ndarray:
+    """Interior nodes such that each other one is nearer than ``rho`` to one of them.
+
+    One node from each square with diagonal ``rho``, the nearest to its middle.
+
+    >>> import pdevae
+    >>> mesh = pdevae.star(nodes=1000)
+    >>> some = patches(mesh, patch_nodes=32, centres="covering")
+    >>> len(some.centres) < len(mesh.interior) / 4, bool((some.cover > 0).all())
+    (True, True)
+    """
+    x = mesh.points[mesh.interior] / (rho / np.sqrt(2) * (1 - 1e-9))
+    square = np.floor(x)
+    off_middle = np.linalg.norm(x - square - 0.5, axis=1)
+    order = np.lexsort([off_middle, *square.T])
+    first = np.any(np.diff(square[order], axis=0, prepend=np.inf) != 0, axis=1)
+    return mesh.interior[np.sort(order[first])]
 
 
 def merge(parts: list[Patches]) -> Patches:

@@ -7,7 +7,7 @@ the hat's value there. Two independent draws a, b make the quadratic term r_aᵀ
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -76,8 +76,8 @@ class SampledResidual:
 class CoarsePatches:
     """Mini-patches on the meshes between the finest and the coarsest, with sampled residuals."""
 
-    def __init__(self, weak: WeakForm, meshes: list[Mesh], patch_nodes: int):
-        parts = [patches(mesh, patch_nodes=patch_nodes) for mesh in meshes]
+    def __init__(self, weak: WeakForm, meshes: list[Mesh], patch_nodes: int, centres: Literal["covering"] | None):
+        parts = [patches(mesh, patch_nodes=patch_nodes, centres=centres) for mesh in meshes]
         self.patches: Patches = merge(parts)
         self.Pi = sp.hstack([prolongation(mesh, weak.mesh) for mesh in meshes], format="csc")
         self.residual = SampledResidual(weak, self.Pi)
@@ -131,7 +131,8 @@ class MultilevelPenalty(Penalty):
     """``n_patches`` patches on the mesh, ``coarse_patches`` on coarser ones, and a solve on the coarsest.
 
     Meshes are ``factor`` times as wide from one to the next, until one has at most ``coarsest`` interior nodes;
-    ``draws`` is the number of fine nodes sampled under a coarse hat.
+    ``draws`` is the number of fine nodes sampled under a coarse hat. ``centres="covering"`` draws from a fifth of the
+    patches that still test each node.
 
     >>> import pdevae
     >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
@@ -152,13 +153,14 @@ class MultilevelPenalty(Penalty):
         factor: float = 4.0,
         coarsest: int = 64,
         boundary: Boundary = None,
+        centres: Literal["covering"] | None = None,
         dtype: tf.DType = tf.float64,
     ):
         at_least_one(n_patches=n_patches, coarse_patches=coarse_patches, draws=draws)
         self.weak = WeakForm(mesh, equation, boundary, dtype)
         *between, last = coarser_meshes(mesh, factor, coarsest)
-        self.local = LocalPart(self.weak, patches(mesh, patch_nodes=patch_nodes))
-        self.coarse = CoarsePatches(self.weak, between, patch_nodes) if between else None
+        self.local = LocalPart(self.weak, patches(mesh, patch_nodes=patch_nodes, centres=centres))
+        self.coarse = CoarsePatches(self.weak, between, patch_nodes, centres) if between else None
         self.coarsest = CoarsestSolve(self.weak, last)
         self.n_patches, self.coarse_patches, self.draws = n_patches, coarse_patches, draws
 
