@@ -43,6 +43,8 @@ def text() -> str:
         "Times are of one machine (2 cores, no accelerator); ratios are what travels."
     ]
     bars = claims.read(HERE.parent / "figures")
+    bars = bars[bars.artefact.str.startswith("benchmarks/")]
+    parts.append(f"## Where a goal is missed\n{_bars(bars[bars.verdict == 'missed'])}")
     for name, (title, script, note) in SECTIONS.items():
         path = HERE / f"{name}.csv"
         if path.exists():
