@@ -1,6 +1,6 @@
 """How time and memory grow from 10³ to 10⁶ nodes: mesh, tables, step of every penalty; fitted exponents, the floor.
 
-    .venv/bin/python benchmarks/scaling.py                    # about fifteen minutes on an idle machine
+    .venv/bin/python benchmarks/scaling.py                    # about a quarter of an hour on an idle machine
     .venv/bin/python benchmarks/scaling.py --largest 3000000
 
 Each penalty and size runs in a process of its own, so that its memory is its own. The floor of a step is what it cannot
@@ -30,7 +30,7 @@ from pdevae._tensorflow import tf
 
 SIZES = (1000, 10_000, 100_000, 1_000_000, 3_000_000)
 PENALTIES = ("exact", "tapered", "two-level", "multilevel", "multilevel, covering")
-STEPS = 20
+STEPS, SECONDS = 20, 60.0  # timed: as many steps, or as long
 
 
 def penalty_of(name: str, mesh: pdevae.Mesh) -> pdevae.Penalty:
@@ -58,7 +58,7 @@ def measured(name: str, nodes: int) -> dict:
     step = training_step(lambda seed: penalty(mu, z, seed), weights)
     step()
     taken = []
-    for _ in range(STEPS):
+    while len(taken) < STEPS and sum(taken) < SECONDS:
         start = time.perf_counter()
         step()
         taken.append(time.perf_counter() - start)
