@@ -154,13 +154,15 @@ def bars(table: pd.DataFrame) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--largest", type=int, default=1_000_000)
+    parser.add_argument("--again", nargs="+", choices=PENALTIES, help="these alone; the others' rows stay")
     parser.add_argument("--one", nargs=2, metavar=("PENALTY", "NODES"), help="measure this one and print it as JSON")
     options = parser.parse_args()
     common.one_thread()
     if options.one:
         print(json.dumps(measured(options.one[0], int(options.one[1]))))
         return
-    todo = [(name, nodes) for nodes in SIZES if nodes <= options.largest for name in PENALTIES]
+    measure = options.again or PENALTIES
+    todo = [(name, nodes) for nodes in SIZES if nodes <= options.largest for name in measure]
     rows = []
     for name, nodes in tqdm(todo, "sizes"):
         command = [sys.executable, __file__, "--one", name, str(nodes)]
@@ -169,7 +171,11 @@ def main() -> None:
             tqdm.write(f"{name} at {nodes:,} nodes ended: {(done.stderr.strip().splitlines() or ['killed'])[-1]}")
         else:
             rows.append(json.loads(done.stdout.splitlines()[-1]))
-    table = pd.concat([pd.DataFrame(rows).query("penalty == @name") for name in PENALTIES])
+    table = pd.DataFrame(rows)
+    if options.again:
+        before = pd.read_csv(common.HERE / "scaling.csv")
+        table = pd.concat([table, before[~before.penalty.isin(options.again)]])
+    table = pd.concat([table[table.penalty == name] for name in PENALTIES])
     print(table.to_string(index=False, float_format="%.3g"))
     if options.largest >= 1_000_000:
         common.save(table, "scaling")

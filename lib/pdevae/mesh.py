@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from scipy.spatial import cKDTree
 from skfem import MeshTri
 
 from .errors import UserError
@@ -104,6 +105,11 @@ class Mesh:
     @cached_property
     def max_edge(self) -> float:
         return float(self.edge_lengths.max())
+
+    @cached_property
+    def interior_tree(self) -> cKDTree:
+        """Finds interior nodes near a place."""
+        return cKDTree(self.points[self.interior])
 
     @cached_property
     def skfem(self) -> MeshTri:

@@ -15,7 +15,6 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.spatial import cKDTree
 from tqdm.auto import tqdm
 
 from .errors import UserError
@@ -99,7 +98,7 @@ def patches(
         if centres != "covering":
             raise UserError(f"unknown centres={centres!r}: use covering, node numbers, or leave it out for all nodes")
         centres = covering(mesh, rho)
-    tree = cKDTree(mesh.points[mesh.interior])
+    tree = mesh.interior_tree
     counts = tree.query_ball_point(mesh.points[centres], np.nextafter(rho, 0), return_length=True, workers=-1)
     Q = int(counts.max())
     if Q > _MOST_TESTS:
@@ -171,13 +170,13 @@ def radius_for(mesh: Mesh, patch_nodes: int | None) -> float:
         raise UserError("say how large a patch is: either rho=… or patch_nodes=…")
     if not 1 < patch_nodes <= N:
         raise UserError(f"patch_nodes={patch_nodes} does not fit a mesh with {N} interior nodes: use 2 to {N}")
-    points = mesh.points[mesh.interior]
-    some = points[np.random.default_rng(0).permutation(N)[:2000]]
-    tree = cKDTree(points)
+    tree = mesh.interior_tree
+    some = tree.data[np.random.default_rng(0).permutation(N)[:2000]]
+    enough = tree.query(some, k=[int(np.ceil(patch_nodes))], workers=-1)[0].max()  # all have as many so near
     low, high = 0.0, float(np.linalg.norm(np.ptp(mesh.points, axis=0))) * (1 + 1e-9)
     for _ in range(40):
         rho = (low + high) / 2
-        if tree.query_ball_point(some, rho, return_length=True, workers=-1).mean() < patch_nodes:
+        if rho < enough and tree.query_ball_point(some, rho, return_length=True, workers=-1).mean() < patch_nodes:
             low = rho
         else:
             high = rho

@@ -30,9 +30,8 @@ from .two_level import LocalPart
 class SampledResidual:
     """Unbiased draws of Πᵀr for any columns of Π, from s fine nodes under each coarse hat."""
 
-    def __init__(self, weak: WeakForm, Pi: sp.csc_matrix):
-        self.weak = weak
-        self.ring = tf.constant(rings(weak.mesh))
+    def __init__(self, weak: WeakForm, Pi: sp.csc_matrix, ring: tf.Tensor):
+        self.weak, self.ring = weak, ring
         self.interior = tf.constant(weak.mesh.interior, tf.int32)
         self.under = tf.constant(Pi.indices, tf.int32)  # the fine nodes under a hat, column by column
         self.first = tf.constant(Pi.indptr[:-1], tf.int32)
@@ -76,11 +75,11 @@ class SampledResidual:
 class CoarsePatches:
     """Mini-patches on the meshes between the finest and the coarsest, with sampled residuals."""
 
-    def __init__(self, weak: WeakForm, meshes: list[Mesh], patch_nodes: int, centres: Literal["covering"] | None):
+    def __init__(self, weak: WeakForm, meshes: list[Mesh], ring: tf.Tensor, patch_nodes: int, centres):
         parts = [patches(mesh, patch_nodes=patch_nodes, centres=centres) for mesh in meshes]
         self.patches: Patches = merge(parts)
         self.Pi = sp.hstack([prolongation(mesh, weak.mesh) for mesh in meshes], format="csc")
-        self.residual = SampledResidual(weak, self.Pi)
+        self.residual = SampledResidual(weak, self.Pi, ring)
         self.tables = PatchTables(self.patches, weak.dtype)
         self.per_level = tf.constant([len(part.centres) for part in parts], tf.int32)
         number = self.patches.mesh.interior_number
@@ -116,10 +115,10 @@ class CoarsePatches:
 class CoarsestSolve:
     """r_aᵀA_c⁻¹r_b on a mesh so small that its inverse is a small dense matrix."""
 
-    def __init__(self, weak: WeakForm, mesh: Mesh):
+    def __init__(self, weak: WeakForm, mesh: Mesh, ring: tf.Tensor):
         self.Pi = prolongation(mesh, weak.mesh)
         self.inverse = np.linalg.inv(stiffness(mesh).toarray())
-        self.residual = SampledResidual(weak, self.Pi)
+        self.residual = SampledResidual(weak, self.Pi, ring)
 
     def estimate(self, mu, z, seed, draws: int) -> tf.Tensor:
         columns = tf.range(self.Pi.shape[1])[None]
@@ -160,8 +159,9 @@ class MultilevelPenalty(Penalty):
         self.weak = WeakForm(mesh, equation, boundary, dtype)
         *between, last = coarser_meshes(mesh, factor, coarsest)
         self.local = LocalPart(self.weak, patches(mesh, patch_nodes=patch_nodes, centres=centres))
-        self.coarse = CoarsePatches(self.weak, between, patch_nodes, centres) if between else None
-        self.coarsest = CoarsestSolve(self.weak, last)
+        ring = tf.constant(rings(mesh))
+        self.coarse = CoarsePatches(self.weak, between, ring, patch_nodes, centres) if between else None
+        self.coarsest = CoarsestSolve(self.weak, last, ring)
         self.n_patches, self.coarse_patches, self.draws = n_patches, coarse_patches, draws
 
     def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
