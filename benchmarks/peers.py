@@ -9,7 +9,7 @@ with one thread, each run saved as it ends (build/peers/runs), writes benchmarks
 Accuracy asked for: mean within 0.25 exact standard deviations, standard deviations within a factor 1.25. A sampler's
 time to it is when its running moments come to stay inside; a method that gives a Gaussian at its end has its whole
 time; DeepXDE gives a point, which is asked for the mean alone. Beyond 10,000 nodes only those are tried whose time
-would fit the budget, were it to grow with the nodes.
+would fit the budget, were it to grow as before.
 """
 
 from __future__ import annotations
@@ -171,15 +171,19 @@ def exact(nodes: int, seed: int) -> Exact:
     return Exact(**{name: np.array(value) for name, value in json.loads(kept.read_text()).items()})
 
 
-def goes_on(row: dict, nodes: int, budget: float) -> bool:
-    """Whether a method that did ``row`` is tried on a mesh with so many nodes."""
-    return row["status"] == "ok" and row["seconds"] * nodes / row["nodes"] <= budget
+def goes_on(rows: list[dict], nodes: int, budget: float) -> bool:
+    """Whether the time of a method that did ``rows`` fits the budget on so many nodes, were it to grow as it did."""
+    if any(row["status"] != "ok" for row in rows):
+        return False
+    known = [(np.log(row["nodes"]), np.log(row["seconds"])) for row in rows[-2:]]
+    grows = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]) if len(known) == 2 else 1.0
+    return known[-1][1] + max(grows, 1.0) * (np.log(nodes) - known[-1][0]) <= np.log(budget)
 
 
 def all_sizes(name: str, sizes: list[int], seed: int, budget: float, progress: tqdm) -> list[dict]:
     rows = []
     for nodes in sorted(sizes):
-        if rows and nodes > 10_000 and not goes_on(rows[-1], nodes, budget):
+        if rows and nodes > 10_000 and not goes_on(rows, nodes, budget):
             rows.append({"method": name, "nodes": nodes, "seed": seed, "status": "not tried"})
         else:
             rows.append(one(name, nodes, seed, budget))
