@@ -149,6 +149,8 @@ def by_peer(name: str, problem: TransportProblem, truth: Exact, budget: float) -
     left = run_peer(*PEERS[name], problem, budget)
     if "status" in left:
         return left
+    if "draws" in left and not len(left["draws"]):
+        return {"status": "over budget", "note": "no draw yet after its warm-up", "setup": float(left["setup"])}
     if "draws" in left:
         chain = {"tau": left["draws"][None]}
         ess = float(arviz.ess(arviz.convert_to_dataset(chain)).tau.min())
