@@ -4,12 +4,15 @@
     .venv/bin/python benchmarks/under_fire.py --share 0.1 --only runner_killed --only two_runs
 
 Prints a table, writes benchmarks/under_fire.csv, and records the bars in figures/claims.csv. What a scenario does
-and what counts as survived is said in tests/fire.
+and what counts as survived is said in tests/fire. Finished scenarios are kept in build/under_fire for the code they ran
+with, so that a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import math
 import sys
 import tempfile
@@ -23,6 +26,24 @@ sys.path.insert(0, str(common.HERE.parent / "tests"))
 
 from fire import Unable
 from fire.scenarios import SCENARIOS, Scenario
+from pdevae.runner.files import write_text
+
+
+def code() -> str:
+    """What the scenarios and all they run are made of."""
+    root, made = common.HERE.parent, hashlib.sha256()
+    for path in sorted([*root.glob("lib/**/*.py"), *root.glob("tests/fire/*.py")]):
+        made.update(path.read_bytes())
+    return made.hexdigest()[:12]
+
+
+def full(scenario: Scenario) -> dict:
+    """All its trials, or what they gave before."""
+    kept = common.HERE.parent / "build" / "under_fire" / f"{scenario.name}-{code()}.json"
+    if not kept.exists():
+        row = attempt(scenario, 1.0)
+        write_text(kept, json.dumps(row))
+    return json.loads(kept.read_text())
 
 
 def attempt(scenario: Scenario, share: float) -> dict:
@@ -56,7 +77,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=[s.name for s in SCENARIOS], help="a scenario, by name")
     options = parser.parse_args()
     chosen = [s for s in SCENARIOS if not options.only or s.name in options.only]
-    table = pd.DataFrame([attempt(scenario, options.share) for scenario in chosen])
+    table = pd.DataFrame([full(one) if options.share == 1 else attempt(one, options.share) for one in chosen])
     print(table.drop(columns="what").to_string(index=False))
     print(f"{table.lost.sum()} lost of {table.tried.sum()}")
     if options.share == 1 and not options.only:
