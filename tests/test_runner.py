@@ -219,8 +219,8 @@ def readable_entries(project: Path) -> int:
 
 
 def test_killed_runs_lose_nothing_finished(project):
-    """Twenty SIGKILLs at random moments, then a run to the end: all done, little done twice."""
-    log, total, workers, kills = project / "log", 60, 2, 20
+    """Ten SIGKILLs at random moments, then a run to the end: all done, little done twice."""
+    log, total, workers, kills = project / "log", 60, 2, 10
     arguments = toy_arguments(project, count=total, seconds=0.25, jobs=workers)
     rng = random.Random(0)
     begun = time.time()
