@@ -94,7 +94,10 @@ def run_peer(peer: str, script: str, problem: TransportProblem, budget: float) -
     left.unlink(missing_ok=True)
     command = [sys.executable, str(common.HERE / "peers" / script), str(given), str(left), str(budget)]
     environment = os.environ | {"PYTHONPATH": str(BUILD / peer), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=2 * budget)
+    except subprocess.TimeoutExpired:
+        return {"status": "over budget", "note": "no answer within twice the budget"}
     if done.returncode:
         return {"status": "failed", "note": done.stderr.strip().splitlines()[-1][:200]}
     with np.load(left) as found:
