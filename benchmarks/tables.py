@@ -13,8 +13,8 @@ HERE = Path(__file__).parent
 SECTIONS = {
     "peers": (
         "The inverse problem by what one would pick instead",
-        "peers.py",
-        "Transport problem of notebook 03, one thread each, medians over problems. *to_accuracy*: seconds until the "
+        "peers.py --seeds 1",
+        "Transport problem of notebook 03, one thread and 150 s each, medians over problems. *to_accuracy*: seconds until the "
         "mean is, and stays, within 0.25 exact standard deviations and the standard deviations within a factor 1.25.",
     ),
     "peers_fem": ("Finite elements: assembly and solve", "peers_fem.py", "Elements, or unknowns, per second."),
