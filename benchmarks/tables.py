@@ -15,7 +15,8 @@ SECTIONS = {
         "The inverse problem by what one would pick instead",
         "peers.py --seeds 1",
         "Transport problem of notebook 03, one thread and 150 s each, medians over problems. *to_accuracy*: seconds "
-        "until the mean is, and stays, within 0.25 exact standard deviations and the standard deviations within a factor 1.25.",
+        "until the mean is, and stays, within 0.25 exact standard deviations and the standard deviations within a "
+        "factor 1.25.",
     ),
     "peers_fem": ("Finite elements: assembly and solve", "peers_fem.py", "Elements, or unknowns, per second."),
     "peers_penalty": (
