@@ -116,7 +116,12 @@ def draw(table: pd.DataFrame) -> None:
         axes[1].loglog(part.nodes, part.floor_seconds, ":", color=f"C{k}")
     mesh = table[table.penalty == table.penalty.iloc[0]]
     axes[3].loglog(mesh.nodes, mesh.mesh_seconds, "ko-", ms=4, label=f"N^{exponent(mesh, 'mesh_seconds'):.2f}")
-    titles = ("tables: seconds", "a step with gradient: seconds (dotted: floor)", "largest memory: GB", "mesh: seconds")
+    titles = (
+        "tables: seconds",
+        "a step with gradient: seconds\n(dotted: floor)",
+        "largest memory: GB",
+        "mesh: seconds",
+    )
     for ax, title in zip(axes, titles):
         ax.set(xlabel="nodes", title=title)
         ax.legend(frameon=False, fontsize=7)

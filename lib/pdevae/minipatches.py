@@ -98,6 +98,7 @@ def patches(
         if centres != "covering":
             raise UserError(f"unknown centres={centres!r}: use covering, node numbers, or leave it out for all nodes")
         centres = covering(mesh, rho)
+    centres = np.asarray(centres)
     tree = mesh.interior_tree
     counts = tree.query_ball_point(mesh.points[centres], np.nextafter(rho, 0), return_length=True, workers=-1)
     Q = int(counts.max())

@@ -74,8 +74,8 @@ class CoarsePart:
 class TwoLevelPenalty(Penalty):
     """``n_patches`` local solves with ``patch_nodes`` test nodes on average, and the coarse solve.
 
-    ``centres="covering"`` draws from a fifth of the patches that still test each node: their tables are made in a
-    fifth of the time, which counts from 10⁵ nodes on.
+    ``centres="covering"`` draws from a fifth of the patches that still test each node, with tables a fifth as large,
+    which counts from 10⁵ nodes on.
 
     >>> import pdevae
     >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
