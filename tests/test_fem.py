@@ -50,6 +50,19 @@ def test_residual_rows_equal_a_loop_over_elements(small_mesh, z):
         np.testing.assert_allclose(weak.residual(u, z)[m], slow, atol=1e-13)
 
 
+def test_matrix_and_load_of_a_term_in_u_give_its_residual(small_mesh):
+    class Decay(pdevae.Term):
+        def flux(self, x, z, u, grad):
+            return tf.stack([u * x[:, 1], 2 * grad[..., 0]], axis=-1)
+
+        def volume(self, x, z, u, grad):
+            return x[:, 0] * u - 3.0
+
+    weak = pdevae.WeakForm(small_mesh, Decay())
+    u = np.random.default_rng(0).normal(size=small_mesh.n_nodes)
+    np.testing.assert_allclose(weak.matrix() @ u - weak.load(), weak.residual(u[None])[0], rtol=0, atol=1e-13)
+
+
 def test_nonlinear_diffusion_with_constant_coefficient_is_diffusion(small_mesh, z):
     u = wavy(tf.constant(small_mesh.points), z)
     nonlinear = pdevae.NonlinearDiffusion(lambda x, z, u, grad: 0.7 + 0 * u)

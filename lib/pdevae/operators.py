@@ -161,18 +161,21 @@ def flux_and_volume(term: Term, x, z, u, grad) -> tuple[tf.Tensor | None, tf.Ten
 
 
 def element_residual(equation: Term, e: Elements, u: Sequence[tf.Tensor], z: Any) -> list[tf.Tensor]:
-    """r_ek = |e| (F_e·∇φ_k + G_e/3) for the corners k = 0, 1, 2, coefficients at the centroid.
+    """r_ek for the values ``u`` at the three corners, each [M, E]; so are the residuals.
 
-    ``u`` are the values at the three corners, each [M, E]; so are the residuals. The row i of
-    L[z]u − f is the sum of r_ek over the elements e and corners k that meet in node i.
+    The row i of L[z]u − f is the sum of r_ek over the elements e and corners k that meet in node i.
     """
-    phi_x, phi_y = (tf.unstack(along, num=3) for along in tf.unstack(e.grad_phi, num=2))
     # ∇u_e = Σ_k u_k ∇φ_k, by components: axes of length 2 and 3 are slow to loop over
-    grad = tf.stack([_dot(phi_x, u), _dot(phi_y, u)], axis=-1)
-    at = (e.centroid, z, tf.add_n(u) / 3, grad)
-    F, G = flux_and_volume(equation, *at)
-    r = [tf.zeros_like(u_k) for u_k in u]
+    grad = tf.stack([_dot(tf.unstack(along, num=3), u) for along in tf.unstack(e.grad_phi, num=2)], axis=-1)
+    return tested(equation, e, tf.add_n(u) / 3, grad, z)
+
+
+def tested(equation: Term, e: Elements, u: tf.Tensor, grad: tf.Tensor, z: Any) -> list[tf.Tensor]:
+    """r_ek = |e| (F_e·∇φ_k + G_e/3) for the corners k = 0, 1, 2, with u, ∇u and the coefficients at the centroid."""
+    F, G = flux_and_volume(equation, e.centroid, z, u, grad)
+    r = [tf.zeros_like(u)] * 3
     if F is not None:
+        phi_x, phi_y = (tf.unstack(along, num=3) for along in tf.unstack(e.grad_phi, num=2))
         r = [F[..., 0] * px + F[..., 1] * py for px, py in zip(phi_x, phi_y)]
     if G is not None:
         r = [r_k + G / 3 for r_k in r]

@@ -13,7 +13,7 @@ from ._tensorflow import constant_property, tf
 from .elements import elements
 from .fields import Field, values
 from .mesh import Mesh
-from .operators import Diffusion, Term, element_residual, require_equation
+from .operators import Diffusion, Term, element_residual, require_equation, tested
 
 Boundary = float | np.ndarray | Callable[[np.ndarray], np.ndarray] | None
 
@@ -77,13 +77,13 @@ class WeakForm:
 
     def element_system(self, z: Any = None, samples: int = 1) -> tuple[tf.Tensor, tf.Tensor]:
         """K [M, E, 3, 3] and f [M, E, 3] with r = K u − f on each element, for a linear equation."""
-        zero, one = (tf.fill([samples, self.mesh.n_elements], tf.cast(v, self.dtype)) for v in (0, 1))
-        corner_values = [[one if k == l else zero for k in range(3)] for l in range(3)]
-        r_0, *r = (
-            tf.stack(element_residual(self.equation, self.elements, u, z), axis=-1)
-            for u in ([zero] * 3, *corner_values)
-        )
-        return tf.stack([r_l - r_0 for r_l in r], axis=-1), -r_0
+        e = self.elements
+        third, zero = (tf.fill([samples, self.mesh.n_elements], tf.constant(v, self.dtype)) for v in (1 / 3, 0))
+        grad_phi = tf.tile(tf.transpose(e.grad_phi, [1, 2, 0])[:, None], [1, samples, 1, 1])
+        r_0 = tested(self.equation, e, zero, tf.zeros_like(grad_phi[0]), z)
+        columns = [tested(self.equation, e, third, grad, z) for grad in tf.unstack(grad_phi, num=3)]
+        K = tf.stack([column[k] - r_0[k] for k in range(3) for column in columns], axis=-1)
+        return tf.reshape(K, [samples, -1, 3, 3]), -tf.stack(r_0, axis=-1)
 
     def matrix(self, z: Any = None) -> sp.csr_matrix:
         """L[z]: interior rows, all columns (eq:transport_assembly); for one sample of z."""
