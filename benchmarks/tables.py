@@ -28,11 +28,19 @@ SECTIONS = {
     "scaling": (
         "How cost grows",
         "scaling.py",
-        "One thread; the floor is the arithmetic and traffic that a step cannot do without, at this machine's rates.",
+        "One thread; the floor is the arithmetic and traffic that a step cannot do without, at this machine's rates. "
+        "The largest bottleneck was the tables with a patch around each node; patches that cover the mesh remove it. "
+        "Next are the mesh itself and, with the exact and the two-level penalty, the network at all nodes.",
     ),
     "core": ("The core", "core.py", "Medians of runs that alternate."),
     "cluster": ("Beyond one process", "cluster.py", "Scheduler and workers started separately, on one machine."),
-    "cluster_estimate": ("What the full grid would need", "cluster_estimate.py", "Extrapolated from measured costs."),
+    "cluster_estimate": (
+        "What the full grid would need",
+        "cluster_estimate.py",
+        "Ten replicates of all methods on all meshes up to a size, on 100 cores: extrapolated from measured costs with "
+        "the fitted exponents, between their lower and upper bounds. What takes more than 64 GB is left out (dense HMC "
+        "from 100,000 nodes). Each method by itself: [cluster_estimate.csv](cluster_estimate.csv).",
+    ),
     "under_fire": ("Under fire", "under_fire.py", "Each scenario: tried, survived, lost."),
     "explore": ("The explorer", "explore.py", "Milliseconds in the kernel for a move."),
 }
@@ -63,6 +71,10 @@ def _table(name: str, table: pd.DataFrame) -> str:
         columns = ["setup", "seconds", "to_accuracy", "mean_error", "sd_factor", "ess_per_second"]
         status = table.groupby(["method", "nodes"], sort=False).status.agg(lambda s: ", ".join(sorted(set(s))))
         table = table.groupby(["method", "nodes"], sort=False)[columns].median().join(status).reset_index()
+    if name == "cluster_estimate":
+        columns = ["method", "nodes", "replicates"]
+        hours = [f"{what}_hours{end}" for what in ("cpu", "wall") for end in ("_low", "", "_high")]
+        table = table[table.cores.notna()][[*columns, *hours, "memory_gb"]].rename(columns={"nodes": "nodes_up_to"})
     return _markdown(table)
 
 
