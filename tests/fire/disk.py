@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,12 +34,12 @@ def remount(folder: Path, options: str) -> bool:
     return done.returncode == 0
 
 
-def full(scratch: Path, count: int, place: str, seed: int = 0) -> Tally:
-    """The disk of build/ or figures/ fills up during a run; then there is room again."""
-    tally, rng = Tally(), random.Random(seed)
+def full(scratch: Path, count: int, place: str) -> Tally:
+    """The disk of build/ or figures/ fills up, the first time at the very end of a run; then there is room again."""
+    tally, (least, most) = Tally(), _KILOBYTES[place]
     for number in range(count):
         project = make(scratch / f"full-{place}-{number}")
-        kilobytes = rng.randint(*_KILOBYTES[place])
+        kilobytes = most - (most - least) * number // count
         with tally.trial(f"{kilobytes} kB for {place}"), mounted(project / place, f"size={kilobytes}k"):
             code, text = run(project)
             assert code, "it should not have fitted"

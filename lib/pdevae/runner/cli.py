@@ -79,7 +79,12 @@ def _run(options: argparse.Namespace) -> int:
     print(f"figures, tables and claims: {_short(figures)}/   executed notebooks: build/notebooks/")
     failed = {row["name"]: row["error"] for row in rows if row["error"]}
     if manifest.read(figures):
-        _report(figures, failed)
+        try:
+            _report(figures, failed)
+        except UserError as error:
+            if not failed:
+                raise
+            print(f"no report: {error}")  # what failed first has been said
     return 1 if failed else 0
 
 

@@ -29,7 +29,10 @@ def main(source: str, target: str, parameters: str) -> int:
     except papermill.PapermillExecutionError as error:
         _tell(f"{_one_line(error.ename, error.evalue)} (at In [{error.exec_count}] of the executed notebook)")
         return 1
-    except Exception as error:  # the kernel died, the notebook is no notebook, the disk is full
+    except OSError as error:
+        _tell(f"cannot execute the notebook into {target}: {error.strerror or error}")
+        return 1
+    except Exception as error:  # the kernel died, the notebook is no notebook
         _tell(_one_line(type(error).__name__, str(error)))
         return 1
     return 0
