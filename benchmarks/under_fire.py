@@ -1,11 +1,12 @@
 """Under fire, the long version: 100 kills, full disks, damage, nonsense and malice; how much of it is survived.
 
-    .venv/bin/python benchmarks/under_fire.py    # all, about twenty minutes on two cores; as root, for the disks
-    .venv/bin/python benchmarks/under_fire.py --share 0.1 --only runner_killed --only two_runs
+    .venv/bin/python benchmarks/under_fire.py    # all, about forty minutes on two cores; as root, for the disks
+    .venv/bin/python benchmarks/under_fire.py --only runner_killed --only two_runs    # the others' rows stay
+    .venv/bin/python benchmarks/under_fire.py --share 0.1    # a tenth of the trials, nothing written
 
 Prints a table, writes benchmarks/under_fire.csv, and records the bars in figures/claims.csv. What a scenario does
-and what counts as survived is said in tests/fire. Finished scenarios are kept in build/under_fire for the code they ran
-with, so that a run that was stopped goes on where it was.
+and what counts as survived is said in tests/fire; the column *code* is a digest of all it ran with. Finished scenarios
+are kept in build/under_fire for that code, so that a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def full(scenario: Scenario) -> dict:
     if not kept.exists():
         row = attempt(scenario, 1.0)
         write_text(kept, json.dumps(row))
-    return json.loads(kept.read_text())
+    return json.loads(kept.read_text()) | {"code": code()}
 
 
 def attempt(scenario: Scenario, share: float) -> dict:
@@ -60,6 +61,14 @@ def attempt(scenario: Scenario, share: float) -> dict:
     seconds = time.monotonic() - begun
     print(f"{scenario.name}: {row['survived']} of {row['tried']} survived, {seconds:.0f} s  {row['note']}", flush=True)
     return row | {"seconds": round(seconds, 1)}
+
+
+def beside_others(table: pd.DataFrame) -> pd.DataFrame:
+    """With the rows of scenarios that were not tried this time."""
+    path = common.HERE / "under_fire.csv"
+    before = pd.read_csv(path, keep_default_na=False) if path.exists() else table.head(0)
+    every = pd.concat([table, before[~before.scenario.isin(table.scenario)]]).set_index("scenario")
+    return every.loc[[s.name for s in SCENARIOS if s.name in every.index]].reset_index()
 
 
 def bars(table: pd.DataFrame) -> None:
@@ -80,7 +89,8 @@ def main() -> int:
     table = pd.DataFrame([full(one) if options.share == 1 else attempt(one, options.share) for one in chosen])
     print(table.drop(columns="what").to_string(index=False))
     print(f"{table.lost.sum()} lost of {table.tried.sum()}")
-    if options.share == 1 and not options.only:
+    if options.share == 1:
+        table = beside_others(table)
         common.save(table, "under_fire")
         bars(table)
     return 1 if table.lost.sum() else 0

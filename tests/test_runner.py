@@ -3,16 +3,21 @@
 import json
 import os
 import random
+import resource
 import signal
+import string
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import nbformat
 import pandas as pd
 import pytest
 
+import pdevae.plots
+from pdevae.errors import UserError
 from pdevae.runner import artefacts, cache, claims, manifest
 from pdevae.runner.settings import RunSettings
 
@@ -196,6 +201,27 @@ def test_list_shows_notebooks_parameters_and_profiles(project):
     shown = run(project, "--list").stdout
     assert "count = 3    how many" in shown
     assert "profile quick: 01_toy.count=2" in shown
+
+
+def test_a_figure_that_does_not_fit_the_disk_is_said_in_one_line(tmp_path, monkeypatch):
+    """The system refuses larger files, wherever in the PDF; Matplotlib would hide the reason in some places."""
+    figure = plt.figure(figsize=(1, 1))
+    figure.text(0, 0, string.printable.strip().replace("$", ""), fontsize=1)  # fonts come last
+    monkeypatch.setattr(pdevae.plots, "fig_large", lambda table: figure, raising=False)
+    (tmp_path / "fig_large.csv").write_text("x\n1\n")
+    artefacts.draw("fig_large", tmp_path)
+    png, pdf = (tmp_path / f"fig_large.{ending}" for ending in ("png", "pdf"))
+    least, size, before = png.stat().st_size, pdf.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert size > 1.5 * least
+    for allowed in range(least, size, 1000):
+        pdf.unlink(missing_ok=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, before[1]))
+        try:
+            with pytest.raises(UserError, match=r"cannot write .*fig_large.pdf: File too large"):
+                artefacts.draw("fig_large", tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fig_large.csv", "fig_large.png"]
 
 
 def test_figures_of_a_reduced_profile_say_so_on_their_face():

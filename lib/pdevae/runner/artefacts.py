@@ -9,6 +9,7 @@ run.finish()                             # all declared? then claims and manifes
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import time
 from pathlib import Path
@@ -121,6 +122,9 @@ def _save(figure: Figure, stem: Path, note: str) -> None:
     if note:
         figure.text(0.5, 0.5, note, color="firebrick", alpha=0.25, fontsize=22, ha="center", va="center", rotation=20)
     for ending, metadata in (("png", None), ("pdf", {"CreationDate": None})):
-        with atomic(stem.with_name(f"{stem.name}.{ending}")) as temporary, matplotlib.rc_context({"pdf.fonttype": 42}):
-            figure.savefig(temporary, dpi=200, metadata=metadata, bbox_inches="tight")
+        drawn = io.BytesIO()  # not the file: on a full disk Matplotlib's PDF fails with an error of its own
+        with matplotlib.rc_context({"pdf.fonttype": 42}):
+            figure.savefig(drawn, format=ending, dpi=200, metadata=metadata, bbox_inches="tight")
+        with atomic(stem.with_name(f"{stem.name}.{ending}")) as temporary:
+            temporary.write_bytes(drawn.getvalue())
     plt.close(figure)
