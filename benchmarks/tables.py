@@ -41,7 +41,12 @@ SECTIONS = {
         "the fitted exponents, between their lower and upper bounds. What takes more than 64 GB is left out (dense HMC "
         "from 100,000 nodes). Each method by itself: [cluster_estimate.csv](cluster_estimate.csv).",
     ),
-    "under_fire": ("Under fire", "under_fire.py", "Each scenario: tried, survived, lost."),
+    "under_fire": (
+        "Under fire",
+        "under_fire.py",
+        "Each scenario: tried, survived, lost. Lost is what ends in a traceback, in two complaints or none, in a wrong or "
+        "damaged artefact, or in finished work done again. *code* is a digest of the library and the scenarios.",
+    ),
     "explore": ("The explorer", "explore.py", "Milliseconds in the kernel for a move."),
 }
 
