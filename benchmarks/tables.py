@@ -44,8 +44,8 @@ SECTIONS = {
     "under_fire": (
         "Under fire",
         "under_fire.py",
-        "Each scenario: tried, survived, lost. Lost is what ends in a traceback, in two complaints or none, in a wrong or "
-        "damaged artefact, or in finished work done again. *code* is a digest of the library and the scenarios.",
+        "Each scenario: tried, survived, lost. Lost is what ends in a traceback, in two complaints or none, in a wrong "
+        "or damaged artefact, or in finished work done again. *code* is a digest of the library and the scenarios.",
     ),
     "explore": ("The explorer", "explore.py", "Milliseconds in the kernel for a move."),
 }
