@@ -23,7 +23,7 @@ from .penalties.patch_residual import PatchTables, local_factors, test_indicator
 from .penalties.tapered import TaperedPenalty
 from .penalties.two_level import CoarsePart
 from .solve import factorise
-from .weak_form import WeakForm, stiffness
+from .weak_form import WeakForm, assembled, stiffness
 
 Features = Callable[[np.ndarray], np.ndarray]  # places [n, 2] → values [n, K]
 
@@ -88,7 +88,7 @@ def _whole(mesh: Mesh, equation: Term, inverse) -> Part:
     """All interior nodes as tests."""
     *L, f = _affine(WeakForm(mesh, equation).element_system)
     t, inside = mesh.triangles, mesh.interior
-    matrices = tuple(_assemble(L_i, t, mesh.n_nodes)[inside][:, inside].tocsr() for L_i in L)
+    matrices = tuple(assembled(L_i, t, mesh.n_nodes)[inside][:, inside].tocsr() for L_i in L)
     load = np.bincount(t.ravel(), f.ravel(), mesh.n_nodes)[inside]
     return Part(matrices, load, mesh.points[inside], inverse)
 
@@ -98,11 +98,6 @@ def _affine(element_system) -> list[np.ndarray]:
     at = [element_system(tf.constant([z], tf.float64)) for z in ([0.0, 0.0], [1.0, 0.0], [0.0, 1.0])]
     (K_0, f), (K_1, _), (K_2, _) = ((K.numpy()[0], f.numpy()[0]) for K, f in at)
     return [K_0, K_1 - K_0, K_2 - K_0, f]
-
-
-def _assemble(K: np.ndarray, corners: np.ndarray, n: int) -> sp.csr_matrix:
-    row, column = (np.broadcast_to(i, K.shape).ravel() for i in (corners[:, :, None], corners[:, None, :]))
-    return sp.csr_matrix((K.ravel(), (row, column)), shape=(n, n))
 
 
 def _some_patches(mesh: Mesh, patch_nodes: int, count: int, seed: int) -> Patches:
@@ -130,7 +125,7 @@ def _on_patches(p: Patches, equation: Term) -> Part:
     D = sp.diags(_weights(p).ravel())
     tests = (K * np.arange(P)[:, None] + np.arange(Q)).ravel()
     inside = ~mesh.is_boundary[p.nodes].ravel()
-    rows = tuple((D @ _assemble(L_i, corners, P * K)[tests][:, inside]).tocsr() for L_i in L)
+    rows = tuple((D @ assembled(L_i, corners, P * K)[tests][:, inside]).tocsr() for L_i in L)
     load = D @ np.bincount(corners.ravel(), f.ravel(), P * K)[tests]
     return Part(rows, load, side_by_side.points[inside], _local_solve(p))
 

@@ -88,14 +88,18 @@ class WeakForm:
     def matrix(self, z: Any = None) -> sp.csr_matrix:
         """L[z]: interior rows, all columns (eq:transport_assembly); for one sample of z."""
         K = self.element_system(z)[0][0].numpy()
-        t = self.mesh.triangles
-        row, column = (np.broadcast_to(i, K.shape).ravel() for i in (t[:, :, None], t[:, None, :]))
-        return sp.csr_matrix((K.ravel(), (row, column)), shape=2 * (self.mesh.n_nodes,))[self.mesh.interior]
+        return assembled(K, self.mesh.triangles, self.mesh.n_nodes)[self.mesh.interior]
 
     def load(self, z: Any = None) -> np.ndarray:
         """f_i = ∫ f φ_i at the interior nodes (eq:stiffness_and_load_vector)."""
         f = self.element_system(z)[1][0].numpy()
         return np.bincount(self.mesh.triangles.ravel(), f.ravel(), self.mesh.n_nodes)[self.mesh.interior]
+
+
+def assembled(K: np.ndarray, corners: np.ndarray, n: int) -> sp.csr_matrix:
+    """The sum of element matrices [E, 3, 3] over elements with these corners [E, 3]; [n, n]."""
+    row, column = (np.broadcast_to(i, K.shape).ravel() for i in (corners[:, :, None], corners[:, None, :]))
+    return sp.csr_matrix((K.ravel(), (row, column)), shape=(n, n))
 
 
 def stiffness(mesh: Mesh) -> sp.csc_matrix:
