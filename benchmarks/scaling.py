@@ -4,10 +4,11 @@
     .venv/bin/python benchmarks/scaling.py --largest 1000000  # about a quarter
 
 Each penalty and size runs in a process of its own, so that its memory is its own; a size is left out if the memory of
-the size before, grown with N, is more than this machine has. The floor of a step is what it cannot do without: the
-network's arithmetic at the nodes it looks at, forwards and backwards, at this machine's rate of matrix products, and
-the bytes of tables, factors and values it must touch, at this machine's rate of copying. Writes benchmarks/scaling.csv,
-scaling.png and the bars.
+the size before, grown with N, is more than this machine has, or if it takes more than a quarter of an hour.
+
+The floor of a step is what it cannot do without: the network's arithmetic at the nodes it looks at, forwards and
+backwards, at this machine's rate of matrix products, and the bytes of tables, factors and values it must touch, at this
+machine's rate of copying. Writes benchmarks/scaling.csv, scaling.png and the bars.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pdevae._tensorflow import tf
 SIZES = (1000, 10_000, 100_000, 1_000_000, 3_000_000)
 PENALTIES = ("exact", "tapered", "two-level", "multilevel", "multilevel, covering")
 STEPS, SECONDS = 20, 60.0  # timed: as many steps, or as long
+MOST = 900.0  # seconds, for mesh, tables and steps of one
 
 
 def penalty_of(name: str, mesh: pdevae.Mesh) -> pdevae.Penalty:
@@ -178,7 +180,11 @@ def main() -> None:
             tqdm.write(f"{name} at {nodes:,} nodes would take {wanted:.0f} GB: left out")
             continue
         command = [sys.executable, __file__, "--one", name, str(nodes)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MOST)
+        except subprocess.TimeoutExpired:
+            tqdm.write(f"{name} at {nodes:,} nodes takes more than {MOST / 60:.0f} minutes: left out")
+            continue
         if done.returncode:
             tqdm.write(f"{name} at {nodes:,} nodes ended: {(done.stderr.strip().splitlines() or ['killed'])[-1]}")
             continue
