@@ -118,7 +118,7 @@ def draw(table: pd.DataFrame) -> None:
             label = f"{name}: N^{exponent(part, column):.2f}"
             ax.loglog(part.nodes, part[column], "o-", color=f"C{k}", ms=4, label=label)
         axes[1].loglog(part.nodes, part.floor_seconds, ":", color=f"C{k}")
-    mesh = table[table.penalty == table.penalty.iloc[0]]
+    mesh = table[table.penalty == table.penalty.iloc[-1]]
     axes[3].loglog(mesh.nodes, mesh.mesh_seconds, "ko-", ms=4, label=f"N^{exponent(mesh, 'mesh_seconds'):.2f}")
     titles = (
         "tables: seconds",
