@@ -32,8 +32,8 @@ SECTIONS = {
         "At 3·10⁶ nodes the exact and the two-level penalty would take more memory than there is (32 and 35 GB), and "
         "the rows of A⁻¹ of the tapered one more than a quarter of an hour. The largest bottleneck was the tables with "
         "a patch around each node, and patches that cover the mesh remove it; then came handing Triangle's mesh to "
-        "NumPy row by row, removed too. Next are the network at all nodes in a step of the exact and the two-level penalty, "
-        "and the factors of A in their tables.",
+        "NumPy row by row, removed too. Next are the network at all nodes in a step of the exact and the two-level "
+        "penalty, and the factors of A in their tables.",
     ),
     "core": ("The core", "core.py", "Medians of runs that alternate."),
     "cluster": ("Beyond one process", "cluster.py", "Scheduler and workers started separately, on one machine."),
