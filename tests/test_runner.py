@@ -199,8 +199,8 @@ def test_a_damaged_manifest_is_said(project):
 
 def test_list_shows_notebooks_parameters_and_profiles(project):
     shown = run(project, "--list").stdout
-    assert "count = 3    how many" in shown
-    assert "profile quick: 01_toy.count=2" in shown
+    assert "\n    count = 3 (quick: 2)    how many\n" in shown
+    assert "profiles: smoke, quick, paper" in shown
 
 
 def test_a_figure_that_does_not_fit_the_disk_is_said_in_one_line(tmp_path, monkeypatch):

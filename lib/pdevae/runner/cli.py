@@ -24,6 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # nobody reads on: --list | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except OSError as error:  # a disk that is full, a folder that is not ours
         print(f"error: {error}; finished replicates are kept, mend it and run again", file=sys.stderr)
         return 2
@@ -137,17 +140,18 @@ def _announce(address: str, jobs: int) -> None:
 
 
 def _list() -> int:
+    """Every parameter with its own value, which is that of the profile paper, and where another profile differs."""
+    profiles = {name: notebooks.profile(name) for name in notebooks.PROFILES}
     for book in notebooks.notebooks():
         print(book.name)
         for parameter in book.parameters.values():
-            print(
-                f"    {parameter.name} = {parameter.default!r}"
-                + (f"    {parameter.comment}" if parameter.comment else "")
+            set_to = {name: sections.get(book.name, {}) for name, sections in profiles.items()}
+            others = ", ".join(
+                f"{name}: {own[parameter.name]!r}" for name, own in set_to.items() if parameter.name in own
             )
-    for name in notebooks.PROFILES:
-        sections = notebooks.profile(name)
-        changes = {f"{book}.{key}": value for book, section in sections.items() for key, value in section.items()}
-        print(f"profile {name}: " + (", ".join(f"{k}={v}" for k, v in changes.items()) or "the notebooks' own values"))
+            comment = f"    {parameter.comment}" if parameter.comment else ""
+            print(f"    {parameter.name} = {parameter.default!r}" + (f" ({others})" if others else "") + comment)
+    print(f"profiles: {', '.join(profiles)}")
     return 0
 
 
