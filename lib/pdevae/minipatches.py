@@ -194,7 +194,7 @@ def _incidence(mesh: Mesh) -> tuple[sp.csr_matrix, sp.csr_matrix]:
 
 
 def _tabulate(mesh, tree, touches, has_corner, centres, rho, Q):
-    """Rows of the three tables for some centres: sparse products give the sets, a search the slots."""
+    """Rows of the three tables for some centres: sparse products give the sets, look-ups in their rows the slots."""
     C, n = len(centres), mesh.n_nodes
     _, near = tree.query(mesh.points[centres], k=Q, distance_upper_bound=rho, workers=-1)
     near = near.reshape(C, Q)
@@ -202,29 +202,31 @@ def _tabulate(mesh, tree, touches, has_corner, centres, rho, Q):
     tests = sp.csr_matrix((np.ones(found.sum(), np.int16), near[found], _indptr(found)), shape=(C, tree.n))
     active = tests @ touches
     active.sort_indices()
-    reached = active @ has_corner
-    is_other = np.ones(reached.nnz, bool)
-    # a test node of the patch, by its place in the sorted list of (patch, node)
-    patch = np.repeat(np.arange(C), np.diff(reached.indptr))
-    reached.sort_indices()
-    code = patch * n + reached.indices
-    test_patch = np.repeat(np.arange(C), np.diff(tests.indptr))
-    place = np.searchsorted(code, test_patch * n + mesh.interior[tests.indices])
-    is_other[place] = False
+    slots = active @ has_corner
+    slots.sort_indices()
 
-    slot = np.empty(reached.nnz, np.int16)
-    slot[place] = _rank(tests.indptr)
-    others = np.concatenate([[0], np.cumsum(is_other)])[reached.indptr]
-    slot[is_other] = Q + _rank(others)
+    rank = (1 + _rank(tests.indptr)).astype(np.int16)
+    test_rank = sp.csr_matrix((rank, mesh.interior[tests.indices], tests.indptr), shape=(C, n))
+    test_rank.sort_indices()
+    patch = np.repeat(np.arange(C), np.diff(slots.indptr))
+    slots.data = _entries(test_rank, patch, slots.indices) - 1
+    is_other = slots.data < 0
+    others = np.concatenate([[0], np.cumsum(is_other)])[slots.indptr]
+    slots.data[is_other] = Q + _rank(others)
     nodes = np.full((C, Q + int(np.diff(others).max())), -1, np.int32)
-    nodes[patch, slot] = reached.indices
+    nodes[patch, slots.data] = slots.indices
 
     element_patch = np.repeat(np.arange(C), np.diff(active.indptr))
     corners = np.full((C, 3, int(np.diff(active.indptr).max())), 0, np.int16)
     for k in range(3):
         corner = mesh.triangles[active.indices, k]
-        corners[element_patch, k, _rank(active.indptr)] = slot[np.searchsorted(code, element_patch * n + corner)]
+        corners[element_patch, k, _rank(active.indptr)] = _entries(slots, element_patch, corner)
     return nodes, np.diff(tests.indptr).astype(np.int32), corners
+
+
+def _entries(table: sp.csr_matrix, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Entries of a sparse matrix, 0 where there is none: a binary search within each row."""
+    return np.asarray(table[row, column]).ravel()
 
 
 def _indptr(found: np.ndarray) -> np.ndarray:
