@@ -56,8 +56,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.jobs < 0:
-        raise UserError(f"--jobs {options.jobs}: use 1 or more")
+    cores = os.cpu_count() or 1
+    if not 0 <= options.jobs <= 4 * cores:
+        raise UserError(f"--jobs {options.jobs}: use 1 to {4 * cores}, a replicate keeps one of {cores} cores busy")
     if options.list:
         return _list()
     if options.lab:
