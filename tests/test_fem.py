@@ -88,6 +88,14 @@ def test_sparse_solve_and_adjoint_equal_dense_autodiff(small_mesh, z):
     assert np.abs(residual).max() < 1e-12
 
 
+def test_the_compiled_matrix_is_the_interior_part_of_the_weak_form_s(small_mesh, z):
+    equation = pdevae.Diffusion(lambda x, z: tf.exp(0.2 * z[:, :1] * x[..., 0])) + pdevae.Transport()
+    solver = pdevae.Solver(pdevae.WeakForm(small_mesh, equation))
+    for one in z:  # a matrix of its own for each, from the same compiled call
+        expected = solver.weak.matrix(one[None])[:, small_mesh.interior]
+        assert abs(solver.matrix(one[None]) - expected).max() < 1e-13
+
+
 def test_boundary_values_are_put_in_place(small_mesh, z):
     weak = pdevae.WeakForm(small_mesh, pdevae.Diffusion(), boundary=lambda x: x[:, 0])
     u = weak.values(wavy, z).numpy()

@@ -47,6 +47,14 @@ class Solver:
         indptr = np.searchsorted(codes, np.arange(N + 1) * N)
         return inside, position, codes % N, indptr
 
+    @cached_property
+    def _element_matrices(self):
+        return tf.function(lambda z: self.weak.element_system(z)[0], jit_compile=True)
+
+    def matrix(self, z: Any = None) -> sp.csc_matrix:
+        """L[z] at the interior nodes, for one sample of z. Compiled at the first call: for many z on one mesh."""
+        return self._matrix(self._element_matrices(z)[0].numpy())
+
     def sparse(self, z: Any, samples: int = 1) -> tf.Tensor:
         """u [M, n] in O(N^1.5), differentiable by the adjoint equation."""
         return self._sparse_solve(*self.weak.element_system(z, samples))
@@ -81,10 +89,10 @@ class Solver:
 
         return u, adjoint
 
-    def _factors(self, K_m: np.ndarray):
+    def _matrix(self, K_m: np.ndarray) -> sp.csc_matrix:
         inside, position, indices, indptr = self._pattern
         data = np.bincount(position, K_m.ravel()[inside], len(indices))
-        return factorise(sp.csc_matrix((data, indices, indptr), shape=2 * (len(indptr) - 1,)))
+        return sp.csc_matrix((data, indices, indptr), shape=2 * (len(indptr) - 1,))
 
     def _forward(self, K, f):
         mesh = self.weak.mesh
@@ -93,12 +101,12 @@ class Solver:
         for m in range(len(K)):  # one factorisation per sample: the cost is there, not in the loop
             r = f[m] - np.einsum("ekl,el->ek", K[m], g_e)
             b = np.bincount(mesh.triangles.ravel(), r.ravel(), mesh.n_nodes)[mesh.interior]
-            u[m, mesh.interior] = self._factors(K[m]).solve(b)
+            u[m, mesh.interior] = factorise(self._matrix(K[m])).solve(b)
         return u.astype(K.dtype)
 
     def _backward(self, K, u_bar):
         lam = np.zeros_like(u_bar)
         interior = self.weak.mesh.interior
         for m in range(len(K)):
-            lam[m, interior] = self._factors(K[m]).solve(np.ascontiguousarray(u_bar[m, interior]), trans="T")
+            lam[m, interior] = factorise(self._matrix(K[m])).solve(np.ascontiguousarray(u_bar[m, interior]), trans="T")
         return lam
