@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from functools import cache
 from importlib.util import find_spec
 
 import dask
 import numpy as np
-from distributed import Client, LocalCluster, Nanny, get_worker
+from distributed import Client, LocalCluster, Nanny, batched, get_worker
 from distributed.diagnostics.plugin import NannyPlugin
+from tornado.ioloop import IOLoop
 
 from ..errors import UserError
 from .settings import RunSettings
@@ -40,6 +42,19 @@ ENVIRONMENT = {
 # Dask has its workers give every freed block back to the system at once; a training step frees and takes megabytes, and
 # more than a third of its time would go into page faults.
 _MEMORY_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+
+
+_CLOCK_AT_START = time.time() - time.monotonic()
+
+
+def _steady_time() -> float:
+    return _CLOCK_AT_START + time.monotonic()
+
+
+# Dask holds a message back until a time of day. If the clock is set back meanwhile, by an hour say, the message waits
+# for an hour, and the run with it. Here, and in workers from their first replicate on, time goes on steadily.
+batched.time = _steady_time
+IOLoop.time = lambda self: _steady_time()
 
 
 def client() -> Client:
