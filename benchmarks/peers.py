@@ -235,10 +235,8 @@ def bars(table: pd.DataFrame) -> None:
         said, ahead = [], True
         for nodes, row in middle.loc[name].iterrows():
             never = row.status if row.status != "ok" else "not reached"
-            said.append(
-                f"{nodes:,} nodes: {never if pd.isna(row.to_accuracy) else f'{row.to_accuracy:.3g} s'} against "
-            )
-            said[-1] += f"{ours[nodes]:.3g} s"
+            theirs = never if pd.isna(row.to_accuracy) else f"{row.to_accuracy:.3g} s"
+            said.append(f"{nodes:,} nodes: {theirs} against {ours[nodes]:.3g} s")
             ahead &= bool(pd.isna(row.to_accuracy) or row.to_accuracy > ours[nodes])
         key = name.split(",")[0].lower().replace(" ", "_")
         made.add(

@@ -64,7 +64,7 @@ SECTIONS = {
 def text() -> str:
     parts = [
         "# Benchmarks\n\nMade by `benchmarks/tables.py` from the CSV files here, each table by the command above it. "
-        "Times are of one machine (2 cores, no accelerator); ratios are what travels."
+        "Each table's times are of one machine (2 cores, no accelerator), not all tables' of the same: ratios travel."
     ]
     bars = claims.read(HERE.parent / "figures")
     bars = bars[bars.artefact.str.startswith("benchmarks/")]

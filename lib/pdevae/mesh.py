@@ -126,7 +126,7 @@ def rings(mesh: Mesh) -> np.ndarray:
     keep = ~mesh.is_boundary[i]
     i, j = mesh.interior_number[i[keep]], j[keep]
     away = mesh.points[j] - mesh.points[mesh.interior[i]]
-    order = np.argsort(i + np.arctan2(away[:, 1], away[:, 0]) / 7)  # by node, then by angle: less than half a turn of 7
+    order = np.argsort(i + np.arctan2(away[:, 1], away[:, 0]) / 7)  # by node, then by angle: π / 7 < 1/2
     i, j = i[order], j[order]
     indptr = np.searchsorted(i, np.arange(len(mesh.interior) + 1))
     table = np.repeat(j[indptr[:-1], None], np.diff(indptr).max(), axis=1)
