@@ -1,5 +1,6 @@
 """The Jura experiment: data, splits, models and the protocol that compares them."""
 
+import hashlib
 import shutil
 
 import gpflow
@@ -94,6 +95,13 @@ def test_grouped_folds_hold_out_sites_as_far_from_training_as_validation_sites_a
         assert distance.min() > 0.11  # no cluster is split
     ((training, validation),) = splits.members("validation", 1)
     assert 0.2 < np.median(jura.distance_to_training(x[validation], x[training])) < 0.3
+
+
+@pytest.mark.parametrize(("seed", "digest"), [(0, "061b2dc9f0b2"), (1, "77214abd8809")])
+def test_folds_are_those_of_the_committed_tables_on_any_processor(seed, digest):
+    training = splits.data().places[: splits.data().n_training]
+    folds = jura.grouped_folds(training, splits.FOLDS, seed).astype(np.uint8)
+    assert hashlib.sha256(folds.tobytes()).hexdigest().startswith(digest)
 
 
 def test_every_site_is_held_out_once_and_none_is_in_both():
