@@ -9,5 +9,8 @@ cd "$root"
 "$python" -m ruff check .
 "$python" -m ruff format --check .
 "$python" -m nbstripout --verify --keep-id notebooks/*.ipynb
-[ $# -gt 0 ] || set -- -n 2 --dist loadfile --no-loadscope-reorder  # two files at a time, the longest first
+if [ $# = 0 ]; then
+    set -- -n 2 --dist loadfile --no-loadscope-reorder  # two files at a time, the longest first,
+    export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1  # a core each
+fi
 exec "$python" -m pytest "$@"

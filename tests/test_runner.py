@@ -2,23 +2,19 @@
 
 import json
 import os
-import random
 import resource
-import signal
 import string
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import nbformat
-import pandas as pd
 import pytest
 
 import pdevae.plots
 from pdevae.errors import UserError
-from pdevae.runner import artefacts, cache, claims, manifest
+from pdevae.runner import artefacts, claims, manifest
 from pdevae.runner.settings import RunSettings
 
 TESTS = Path(__file__).parent
@@ -231,56 +227,3 @@ def test_figures_of_a_reduced_profile_say_so_on_their_face():
     drawn = artefacts.Run.__new__(artefacts.Run)
     drawn.settings = RunSettings(profile="quick", overrides={"count": 1})
     assert drawn.note == "reduced profile: quick (count=1)"
-
-
-def toy_arguments(project: Path, count: int, seconds: float, jobs: int) -> list[str]:
-    settings = (f"count={count}", f"log='{project}/log'", f"seconds={seconds}")
-    return ["--profile", "paper", "--jobs", str(jobs), *(word for setting in settings for word in ("-p", setting))]
-
-
-def readable_entries(project: Path) -> int:
-    """How many results the cache holds; every one of them must be whole."""
-    paths = list((project / "build" / "cache").rglob("[!.]*.result"))
-    assert all(cache._read(path) is not None for path in paths)
-    return len(paths)
-
-
-def test_killed_runs_lose_nothing_finished(project):
-    """Ten SIGKILLs at random moments, then a run to the end: all done, little done twice."""
-    log, total, workers, kills = project / "log", 60, 2, 10
-    arguments = toy_arguments(project, count=total, seconds=0.25, jobs=workers)
-    rng = random.Random(0)
-    begun = time.time()
-    run(project, *toy_arguments(project, count=2, seconds=0.25, jobs=workers))
-    usual = time.time() - begun  # a run that has next to nothing to do
-    finished = 0
-    for _ in range(kills):
-        process = subprocess.Popen(
-            **command(project, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        time.sleep(rng.uniform(0.1, 1.4) * usual)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        now = readable_entries(project)
-        assert now >= finished
-        finished = now
-        assert len(pd.read_csv(project / "figures" / "fig_toy.csv")) in (2, total)  # the first run's, or whole
-    assert finished > 2 + workers  # the kills came at moments that mattered
-    done = run(project, *arguments)
-    assert done.returncode == 0, done
-    assert pd.read_csv(project / "figures" / "fig_toy.csv").value.tolist() == [k**2 for k in range(total)]
-    executed = len(log.read_text().split())
-    assert executed <= total + kills * 2 * workers  # at most what was under way, twice per worker, at each kill
-
-
-def test_two_runs_at_once_do_not_harm_each_other(project):
-    arguments = toy_arguments(project, count=12, seconds=0.1, jobs=1)
-    both = [
-        subprocess.Popen(**command(project, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for _ in range(2)
-    ]
-    outputs = [process.communicate(timeout=240)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    assert pd.read_csv(project / "figures" / "fig_toy.csv").value.tolist() == [k**2 for k in range(12)]
-    assert len(claims.read(project / "figures")) == 1
-    assert readable_entries(project) == 12

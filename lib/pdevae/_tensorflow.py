@@ -46,4 +46,23 @@ def constant_property(method):
     return functools.cached_property(outside_graphs)
 
 
-__all__ = ["constant_property", "tf"]
+def graph(function=None, **options):
+    """tf.function without AutoGraph: rewriting all that is called, libraries too, takes as long as tracing it."""
+    return tf.function(function, autograph=False, **options)
+
+
+def repeated(step):
+    """A compiled function of start and stop that calls ``step`` with each whole number from one to before the other."""
+
+    @graph(input_signature=2 * [tf.TensorSpec([], tf.int32)])
+    def repeat(start, stop):
+        def once(number):
+            step(number)
+            return (number + 1,)
+
+        tf.while_loop(lambda number: number < stop, once, (start,))
+
+    return repeat
+
+
+__all__ = ["constant_property", "graph", "repeated", "tf"]

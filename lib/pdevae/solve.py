@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as sparse_linalg
 
-from ._tensorflow import tf
+from ._tensorflow import graph, tf
 from .weak_form import WeakForm
 
 
@@ -49,7 +49,7 @@ class Solver:
 
     @cached_property
     def _element_matrices(self):
-        return tf.function(lambda z: self.weak.element_system(z)[0], jit_compile=True)
+        return graph(lambda z: self.weak.element_system(z)[0], jit_compile=True)
 
     def matrix(self, z: Any = None) -> sp.csc_matrix:
         """L[z] at the interior nodes, for one sample of z. Compiled at the first call: for many z on one mesh."""

@@ -18,7 +18,7 @@ class Scenario(NamedTuple):
 
 
 SCENARIOS = (
-    Scenario("runner_killed", "SIGKILL of the runner", kills.runner, 1, 34),
+    Scenario("runner_killed", "SIGKILL of the runner", kills.runner, 2, 34),
     Scenario("worker_killed", "SIGKILL of a worker", kills.worker, 1, 33),
     Scenario("scheduler_killed", "SIGKILL of a Dask scheduler outside", kills.scheduler, 1, 33),
     Scenario("told_to_stop", "SIGTERM of the runner", kills.told_to_stop, 1, 6),
@@ -31,7 +31,7 @@ SCENARIOS = (
     Scenario("lock_damaged", "requirements.lock truncated or with a flipped bit", lock.lock_file, 20, 200),
     Scenario("lock_hashes", "requirements.lock with a wrong hash or none", lock.lock_hashes, 1, 5),
     Scenario("clock_backwards", "time jumps back, files are from the future", damage.clock, 1, 6),
-    Scenario("two_runs", "two runs of one project at once", company.two_runs, 1, 6),
+    Scenario("two_runs", "two runs of one project at once", company.two_runs, 2, 6),
     Scenario("other_code", "a worker with another version of the code", company.other_code, 1, 3),
     Scenario("nan_in_training", "NaN in a training step (CVI, VAE, surrogate)", training.nan, 1, 10),
     Scenario("parameters_fuzzed", "fuzzed parameters and profiles", fuzz.parameters, 200, 1000),

@@ -8,7 +8,7 @@ from skfem import Basis, ElementTriP1
 from skfem.models.poisson import mass
 
 from .. import domains
-from .._tensorflow import tf
+from .._tensorflow import graph, tf
 from ..elements import elements
 from ..mesh import Mesh
 from ..minipatches import patches, radius_for
@@ -141,7 +141,7 @@ def gradient_noise(config: dict, seed: int) -> dict[str, np.ndarray]:
 
 def _noise_to_signal(penalty: Penalty, mu, weights, seed: int, draws: int) -> float:
     full = _gradient(lambda: _full_sum(penalty, mu), weights).numpy()
-    step = tf.function(lambda s: _gradient(lambda: penalty(mu, tf.zeros([1, 1], tf.float64), s), weights))
+    step = graph(lambda s: _gradient(lambda: penalty(mu, tf.zeros([1, 1], tf.float64), s), weights))
     sampled = np.array([step(tf.constant([seed, k])).numpy() for k in range(draws)])
     return float(((sampled - full) ** 2).sum(axis=1).mean() / (full**2).sum())
 
@@ -152,7 +152,7 @@ def multilevel_bias(config: dict, seed: int) -> dict[str, float]:
     penalty = MultilevelPenalty(mesh, _EQUATION, 32, coarse_patches=4, draws=2, boundary=0.0)
     _, mu = small_network(seed)
     full = float(_full_sum(penalty, mu))
-    step = tf.function(lambda s: penalty(mu, tf.zeros([1, 1], tf.float64), s))
+    step = graph(lambda s: penalty(mu, tf.zeros([1, 1], tf.float64), s))
     draws = np.array([step(tf.constant([seed, k])).numpy() for k in range(config["draws"])]) / full
     return {
         "bias": draws.mean() - 1,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 
-from .._tensorflow import tf
+from .._tensorflow import graph, tf
 from ..errors import UserError
 from ..mesh import Mesh
 from ..operators import Term
@@ -136,7 +136,7 @@ class CVI:
             gradient = tf.concat(tape.gradient(loss, [state.weights, state.q]), axis=0)
             return number + 1, self._adam(state, gradient, tf.cast(number, tf.float32)), loss
 
-        @tf.function(jit_compile=self.xla)
+        @graph(jit_compile=self.xla)
         def train(state, start, count):
             going = lambda number, *_: number < start + count  # noqa: E731
             return tf.while_loop(going, step, (start, state, tf.constant(0.0)))[1:]

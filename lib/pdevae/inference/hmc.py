@@ -10,7 +10,7 @@ import arviz
 import numpy as np
 import tensorflow_probability as tfp
 
-from .._tensorflow import tf
+from .._tensorflow import graph, tf
 from ..errors import UserError
 from ..hierarchy import read_at
 from ..solve import Solver
@@ -57,7 +57,7 @@ class HMC:
 
     def _foresee(self, log_density, start: np.ndarray, clock: _Clock) -> None:
         """Two gradients (the first one traces) tell whether the budget can hold at all."""
-        gradient = tf.function(lambda tau: tfp.math.value_and_gradient(log_density, tau))
+        gradient = graph(lambda tau: tfp.math.value_and_gradient(log_density, tau))
         gradient(tf.constant(start))
         begun = clock.elapsed
         gradient(tf.constant(start))
@@ -115,7 +115,7 @@ class _Chains:
             kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(kernel, steps, target_accept_prob=np.float64(0.9))
         self.whitened = tf.constant(np.linalg.solve(C, np.asarray(start).T).T)
         self.results = kernel.bootstrap_results(self.whitened)
-        self._advance = tf.function(
+        self._advance = graph(
             lambda state, results, seed: tfp.mcmc.sample_chain(
                 settings.block,
                 state,

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from .._tensorflow import tf
+from .._tensorflow import graph, repeated, tf
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -48,13 +48,13 @@ def _train(model, X, y, steps: int, learning_rate: float) -> None:
     optimiser.build(variables)
     data = tf.constant(X), tf.constant(y[:, None])
 
-    def train(count):
-        for _ in tf.range(count):
-            with tf.GradientTape() as tape:
-                loss = -model.elbo(data)
-            optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables))
+    @repeated
+    def train(_):
+        with tf.GradientTape() as tape:
+            loss = -model.elbo(data)
+        optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables))
 
-    tf.function(train).get_concrete_function(tf.TensorSpec([], tf.int32))(tf.constant(steps))
+    train(tf.constant(0), tf.constant(steps))
 
 
 def _predict(model, X_new) -> tuple[np.ndarray, np.ndarray]:
@@ -65,6 +65,6 @@ def _predict(model, X_new) -> tuple[np.ndarray, np.ndarray]:
         outer = model.f_layers[1].predict(tf.convert_to_tensor(inner))
         return model.likelihood_layer.likelihood.predict_mean_and_var(X_new, *outer)
 
-    predict = tf.function(once).get_concrete_function()
+    predict = graph(once)
     drawn = [predict() for _ in range(_PREDICTION_DRAWS)]
     return np.stack([m[:, 0] for m, _ in drawn]), np.sqrt(np.stack([v[:, 0] for _, v in drawn]))

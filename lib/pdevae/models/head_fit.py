@@ -13,7 +13,7 @@ import scipy.linalg
 import tensorflow_probability as tfp
 from scipy.optimize import minimize
 
-from .._tensorflow import tf
+from .._tensorflow import graph, tf
 from .head import SCALES, OnMesh
 
 _JITTER = 1e-8
@@ -42,7 +42,7 @@ class Objective:
         self.on, self.x, self.y = on, x, tf.constant(y)
         self.H = on.read(x)
         self.t = tf.constant(on.model.covariate_sd * on.covariate(x))
-        self._graph = tf.function(self._value_and_gradient).get_concrete_function(
+        self._graph = graph(self._value_and_gradient).get_concrete_function(
             tf.TensorSpec([on.n_fields + len(SCALES)], tf.float64)
         )
 

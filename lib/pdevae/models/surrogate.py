@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._tensorflow import tf
+from .._tensorflow import repeated, tf
 from ..errors import UserError
 from ..mesh import Mesh
 from ..operators import Diffusion, Source, Term, Transport
@@ -126,16 +126,16 @@ class Surrogate:
     def _trainer(self, variables, optimiser, wells: Wells, penalty, seed):
         schedule = Restarts(self.eps_start, self.eps_end, self.period)
 
-        def train(start, stop):
-            for step in tf.range(start, stop):
-                with tf.GradientTape() as tape:
-                    parameters = {name: tf.convert_to_tensor(v) for name, v in variables.items()}
-                    eps = tf.cast(schedule(step), tf.float32)
-                    loss = self._objective(parameters, wells, penalty, eps, tf.stack([step, seed]))
-                gradient = tape.gradient(loss, list(variables.values()), unconnected_gradients="zero")
-                optimiser.apply_gradients(zip(gradient, variables.values()))
+        @repeated
+        def train(step):
+            with tf.GradientTape() as tape:
+                parameters = {name: tf.convert_to_tensor(v) for name, v in variables.items()}
+                eps = tf.cast(schedule(step), tf.float32)
+                loss = self._objective(parameters, wells, penalty, eps, tf.stack([step, seed]))
+            gradient = tape.gradient(loss, list(variables.values()), unconnected_gradients="zero")
+            optimiser.apply_gradients(zip(gradient, variables.values()))
 
-        return tf.function(train).get_concrete_function(*2 * [tf.TensorSpec([], tf.int32)])
+        return train
 
     def _objective(self, parameters, wells: Wells, penalty, eps, key) -> tf.Tensor:
         """Σ over members of F / n."""

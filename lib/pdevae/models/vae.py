@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._tensorflow import tf
+from .._tensorflow import repeated, tf
 from ..errors import UserError
 from ..mesh import Mesh
 from .mechanisms import LATENT, MECHANISMS, Mechanism
@@ -145,15 +145,15 @@ class VAE:
     def _trainer(self, variables, optimiser, sites: Sites, mesh, seed):
         penalty = self._penalty(mesh)
 
-        def train(start, stop):
-            for step in tf.range(start, stop):
-                with tf.GradientTape() as tape:
-                    parameters = {name: tf.convert_to_tensor(v) for name, v in variables.items()}
-                    loss = self._objective(parameters, sites, penalty, tf.stack([step, seed]))
-                gradient = tape.gradient(loss, list(variables.values()))
-                optimiser.apply_gradients(zip(gradient, variables.values()))
+        @repeated
+        def train(step):
+            with tf.GradientTape() as tape:
+                parameters = {name: tf.convert_to_tensor(v) for name, v in variables.items()}
+                loss = self._objective(parameters, sites, penalty, tf.stack([step, seed]))
+            gradient = tape.gradient(loss, list(variables.values()))
+            optimiser.apply_gradients(zip(gradient, variables.values()))
 
-        return tf.function(train).get_concrete_function(*2 * [tf.TensorSpec([], tf.int32)])
+        return train
 
     def _penalty(self, mesh):
         if not self.mechanism_name:

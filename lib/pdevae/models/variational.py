@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tqdm.auto import tqdm
 
-from .._tensorflow import tf
+from .._tensorflow import repeated, tf
 from .head_fit import Fitted
 
 _AT_A_TIME = 25
@@ -24,16 +24,15 @@ def refine(fitted: Fitted, steps: int = 200, samples: int = 4, learning_rate: fl
     def energy(v):
         return fitted.objective.within(mode + tf.linalg.matvec(C, v))
 
-    def train(start, stop):
-        for step in tf.range(start, stop):
-            half = tf.random.stateless_normal([samples // 2, len(fitted.p)], tf.stack([step, seed]), dtype=tf.float64)
-            normal = tf.concat([half, -half], axis=0)  # in pairs: an odd error cancels
-            with tf.GradientTape() as tape:
-                drawn = shift + tf.exp(log_t) * normal
-                loss = tf.add_n([energy(v) for v in tf.unstack(drawn)]) / samples - tf.reduce_sum(log_t)
-            optimiser.apply_gradients(zip(tape.gradient(loss, [shift, log_t]), [shift, log_t]))
+    @repeated
+    def advance(step):
+        half = tf.random.stateless_normal([samples // 2, len(fitted.p)], tf.stack([step, seed]), dtype=tf.float64)
+        normal = tf.concat([half, -half], axis=0)  # in pairs: an odd error cancels
+        with tf.GradientTape() as tape:
+            drawn = shift + tf.exp(log_t) * normal
+            loss = tf.add_n([energy(v) for v in tf.unstack(drawn)]) / samples - tf.reduce_sum(log_t)
+        optimiser.apply_gradients(zip(tape.gradient(loss, [shift, log_t]), [shift, log_t]))
 
-    advance = tf.function(train).get_concrete_function(*2 * [tf.TensorSpec([], tf.int32)])
     for start in tqdm(range(0, steps, _AT_A_TIME), "q", delay=3, leave=False):
         advance(tf.constant(start), tf.constant(min(start + _AT_A_TIME, steps)))
     return fitted.p + fitted.spread @ shift.numpy(), fitted.spread * np.exp(log_t.numpy())

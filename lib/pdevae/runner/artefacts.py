@@ -13,6 +13,7 @@ import io
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -22,10 +23,12 @@ from filelock import FileLock
 from matplotlib.figure import Figure
 
 from ..errors import UserError
-from ..plots.tables import Table
 from . import claims, manifest
 from .files import atomic, sha256, write_text
 from .settings import RunSettings, project_root
+
+if TYPE_CHECKING:
+    from ..plots.tables import Table
 
 
 class Run:
@@ -106,10 +109,10 @@ def draw(name: str, folder: Path, note: str = "") -> Figure | Table:
     """Draw (fig_…) or typeset (tab_…) an artefact from its CSV, with the function of that name in pdevae.plots."""
     np.random.seed(0)  # noqa: NPY002  seaborn's jitter draws from it: the same table, the same picture
     made = made_from_csv(name, folder)
-    if isinstance(made, Table):
-        write_text(folder / f"{name}.tex", (f"% {note}\n" if note else "") + made.latex())
-    else:
+    if isinstance(made, Figure):
         _save(made, folder / name, note)
+    else:
+        write_text(folder / f"{name}.tex", (f"% {note}\n" if note else "") + made.latex())
     return made
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from ..errors import UserError
 from . import catalogue, leftovers, manifest, notebooks, readme
 from .files import check_writable
+from .imports import without_address_grammars
 from .launch import execute
 from .settings import RunSettings, project_root
 
@@ -167,6 +168,7 @@ def _redraw() -> int:
 
 
 def _report(figures: Path, failed: dict[str, str]) -> int:
+    without_address_grammars()
     from . import report
 
     built = report.build(figures, project_root() / "build" / "report", failed)

@@ -12,9 +12,12 @@ import sys
 import threading
 import time
 
+from .imports import without_address_grammars
+
 
 def main(source: str, target: str, parameters: str) -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    without_address_grammars()
     import papermill
 
     try:
