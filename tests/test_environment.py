@@ -77,6 +77,15 @@ def test_importing_is_quick_and_silent():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_the_runner_imports_papermill_and_nbconvert_without_grammars():
+    script = (
+        "import sys; from pdevae.runner.imports import without_address_grammars; without_address_grammars(); "
+        "import papermill, nbconvert; assert 'jsonschema' in sys.modules and 'lark' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_lock_file_pins_and_hashes_every_package():
     lines = (project_root() / "requirements.lock").read_text().splitlines()
     packages = [line for line in lines if line and not line.startswith((" ", "#"))]

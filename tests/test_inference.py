@@ -6,7 +6,7 @@ import pytest
 import skfem
 
 import pdevae
-from pdevae._tensorflow import tf
+from pdevae._tensorflow import repeated, tf
 from pdevae.experiments import comparison, transport
 from pdevae.forms import exact_form, gram, tapered_form, two_level_form
 from pdevae.inference import CVI, HMC, Diverged, Laplace, OverBudget, SolvedCVI, TransportProblem, exact
@@ -222,3 +222,12 @@ def test_runs_without_a_posterior_are_rows_that_say_why():
         table.loc[["solved-hard", "hmc-sparse"], ["mean_1", "mean_error", "w2", "mae", "seconds"]].isna().all(axis=None)
     )
     assert table.note["solved-hard"].startswith("F_ε is unbounded below") and table.projected_seconds["hmc-sparse"] > 0
+
+
+def test_repeated_steps_come_in_order_each_after_the_one_before():
+    seen = tf.Variable(0)
+    advance = repeated(lambda number: seen.assign(10 * seen + number))
+    advance(tf.constant(1), tf.constant(4))
+    advance(tf.constant(4), tf.constant(6))
+    advance(tf.constant(6), tf.constant(6))
+    assert seen.numpy() == 12345
