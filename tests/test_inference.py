@@ -151,7 +151,7 @@ def test_patches_drawn_once_estimate_the_sum_over_all_without_bias(problem):
     mesh, equation = problem.mesh, problem.equation
     c, tau = np.random.default_rng(1).normal(size=6), np.array([0.7, -1.2])
     part = lambda P, seed: _value(two_level_form(mesh, equation, 12, P, seed=seed)[:1], mesh, c, tau)  # noqa: E731
-    some = np.array([part(20, seed) for seed in range(60)])
+    some = np.array([part(20, seed) for seed in range(30)])
     assert abs(some.mean() - part(10**6, 0)) < 3 * some.std() / np.sqrt(len(some))
 
 

@@ -44,10 +44,10 @@ def test_the_affine_model_is_the_general_solver():
 
 
 def test_the_posterior_covers_the_truth_as_often_as_it_should():
-    """Twelve problems: the mean squared distance, in posterior sd, is χ²₂/2 with mean 1 (sd 0.29 over twelve)."""
+    """Eight problems: the mean squared distance, in posterior sd, is χ²₂/2 with mean 1 (sd 0.35 over eight)."""
     config = dict(nodes=150, data_nodes=1200, a=0.3, sensors=30, noise=0.3, source_length=0.4, source_sd=0.5)
     distances = []
-    for seed in range(12):
+    for seed in range(8):
         tau = np.random.default_rng([seed, 9]).normal(size=2)
         table = forward.transport_example(config | {"tau": tau.tolist()}, seed)
         posterior = table["kind"] == "posterior"
