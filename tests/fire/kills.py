@@ -121,7 +121,7 @@ def outside_cluster(project: Path, *first: Path) -> Iterator[tuple[str, subproce
     command = [*dask, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common]
     started = [subprocess.Popen(command, env=_apart(project), **quiet)]
     try:
-        if not until(known.exists):
+        if not until(lambda: known.exists() and known.read_text().endswith("}")):  # whole: Dask writes it in place
             raise Unable("no Dask scheduler could be started")
         command = [*dask, "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", *common]
         started.append(subprocess.Popen(command, env=_apart(project, *first), **quiet))
