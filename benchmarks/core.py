@@ -85,7 +85,7 @@ def exact_against_floor() -> list[dict]:
     seconds = alternate(
         {
             "exact penalty": training_step(lambda seed: penalty(mu, z), weights),
-            "floor": lambda: (net(), penalty.factors.solve(r)),
+            "floor": lambda: (net(), penalty.inverse.factors.solve(r)),
         },
         15,
     )

@@ -37,7 +37,7 @@ from pdevae.runner.files import write_text
 
 BUILD = common.HERE.parent / "build" / "peers"
 MEAN, RATIO = 0.25, 1.25
-SETTING = {"domain": "star", "data_nodes": 30_000, "a": 1.0, "sensors": 40, "noise": 0.3}
+SETTING = {"domain": "star", "a": 1.0, "sensors": 40, "noise": 0.3, "steps": 10_000, "eps": 0.003, "rate": 0.005}
 OURS = {
     "CVI, two-level (ours)": "solved-two-level",
     "CVI, exact penalty (ours)": "solved-exact",
@@ -130,15 +130,19 @@ def sampled(draws: np.ndarray, times: np.ndarray, setup: float, ess: float, trut
     return found | more | {"ess": ess, "ess_per_second": ess / (total - setup), "draws": len(draws)}
 
 
+def _method(name: str, problem: TransportProblem, budget: float):
+    return method_of(SETTING | {"nodes": problem.mesh.n_nodes, "method": OURS[name], "budget": budget})
+
+
 def by_ours(name: str, problem: TransportProblem, truth: Exact, seed: int, budget: float) -> dict:
     try:
-        found = method_of(OURS[name], budget=budget)(problem, seed)
+        found = _method(name, problem, budget)(problem, seed)
     except (Diverged, OverBudget) as reason:
         status = "diverged" if isinstance(reason, Diverged) else "over budget"
         return {"status": status, "note": str(reason), "seconds": getattr(reason, "projected", np.nan)}
     if name.startswith("HMC"):
         said = found.diagnostics
-        warm_up = 2 * method_of(OURS[name]).warm_up
+        warm_up = 2 * _method(name, problem, budget).warm_up
         share = (warm_up + np.arange(1, said["draws"] + 1)) / (warm_up + said["draws"])  # steps cost alike
         times = found.setup_seconds + share * (found.seconds - found.setup_seconds)
         chains = len(found.draws) // int(said["draws"])

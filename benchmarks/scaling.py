@@ -91,7 +91,7 @@ def floor(name: str, mesh: pdevae.Mesh, penalty: pdevae.Penalty) -> float:
     flops = 3 * 2 * parameters * values  # forwards once, backwards twice
     bytes_moved = 8 * 3 * (32 + 64 + 64) * values  # activations written, read back, their gradients
     if name == "exact":
-        bytes_moved += 2 * 12 * (penalty.factors.L.nnz + penalty.factors.U.nnz) * SAMPLES
+        bytes_moved += 2 * 12 * (penalty.inverse.factors.L.nnz + penalty.inverse.factors.U.nnz) * SAMPLES
     flops_per_second, bytes_per_second = machine()
     return max(flops / flops_per_second, bytes_moved / bytes_per_second)
 

@@ -96,12 +96,17 @@ def test_the_compiled_matrix_is_the_interior_part_of_the_weak_form_s(small_mesh,
         assert abs(solver.matrix(one[None]) - expected).max() < 1e-13
 
 
-def test_boundary_values_are_put_in_place(small_mesh, z):
+def test_boundary_values_are_met_whatever_the_field_is(small_mesh, z):
+    """u = g + w·μ with a harmonic g and −Δw = const, to rounding; w is 0 at boundary nodes alone."""
     weak = pdevae.WeakForm(small_mesh, pdevae.Diffusion(), boundary=lambda x: x[:, 0])
+    edge, (g, w) = small_mesh.is_boundary, pdevae.lift(small_mesh, lambda x: x[:, 0])
     u = weak.values(wavy, z).numpy()
-    edge = small_mesh.is_boundary
     np.testing.assert_array_equal(u[:, edge], np.tile(small_mesh.points[edge, 0], (3, 1)))
-    np.testing.assert_allclose(u[:, ~edge], wavy(tf.constant(small_mesh.points), z).numpy()[:, ~edge])
+    np.testing.assert_allclose(u, g + w * wavy(tf.constant(small_mesh.points), z).numpy())
+    np.testing.assert_allclose(g, small_mesh.points[:, 0], atol=1e-12)
+    assert (w[edge] == 0).all() and (w[~edge] > 0).all() and w.max() == 1
+    A, one = pdevae.stiffness(small_mesh), pdevae.WeakForm(small_mesh, pdevae.Diffusion() - pdevae.Source(1.0)).load()
+    np.testing.assert_allclose(A @ w[~edge] / one, np.full(one.shape, (A @ w[~edge] / one)[0]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -49,6 +49,11 @@ def test_the_smoke_profile_runs_every_notebook(smoke):
 # seconds, accuracy after a full training, a χ² test over a hundred problems
 NOT_FOR_SMOKE = [
     "fig_time_compar",
+    "fig_million",
+    "fig_ladder",
+    "fig_accuracy_exper",
+    "fig_posterior_quality",
+    "tab_boundary_factors",
     "fig_calibration",
     "tab_jura_results",
     "tab_aquifer_results",

@@ -19,7 +19,7 @@ from .hierarchy import coarser
 from .mesh import Mesh
 from .minipatches import Patches, patches
 from .operators import Term
-from .penalties.patch_residual import PatchTables, local_factors, test_indicators
+from .penalties.patch_residual import PatchTables, local_factors
 from .penalties.tapered import TaperedPenalty
 from .penalties.two_level import CoarsePart
 from .solve import factorise
@@ -75,7 +75,7 @@ def two_level_form(
     coarse_mesh = coarser(mesh, max_edge=p.rho)
     if coarse_mesh.n_nodes <= coarsest:
         coarse = CoarsePart(mesh, coarse_mesh)
-        whole, restrict = _whole(mesh, equation, coarse.factors.solve), coarse.Pi.T.tocsr()
+        whole, restrict = _whole(mesh, equation, coarse.inverse.factors.solve), coarse.Pi.T.tocsr()
         return [_on_patches(p, equation), replace(whole, L=tuple(restrict @ L for L in whole.L), f=restrict @ whole.f)]
     parts, nodes = [_on_patches(p, equation)], mesh.n_nodes / 16
     while nodes > coarsest:
@@ -143,5 +143,5 @@ def _local_solve(p: Patches) -> Callable[[np.ndarray], np.ndarray]:
     P, Q = p.is_test.shape
     tables = PatchTables(p)
     batch = tables.batch(tf.range(P))
-    factors = local_factors(batch, test_indicators(batch, Q, tf.float64), tables.is_test)
+    factors = local_factors(batch, tables.is_test)
     return lambda v: tf.linalg.cholesky_solve(factors, v.reshape(P, Q, -1)).numpy().reshape(P * Q, -1)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sparse_linalg
 
 from ._tensorflow import graph, tf
+from .errors import UserError
 from .weak_form import WeakForm
 
 
@@ -32,8 +33,10 @@ class Solver:
 
     def __init__(self, weak: WeakForm):
         self.weak = weak
-        mesh = weak.mesh
-        self.g = np.where(mesh.is_boundary, 0.0 if weak.g is None else weak.g.numpy(), 0.0)
+        known = np.zeros(weak.mesh.n_nodes) if weak.known is None else weak.known
+        if np.isnan(known[weak.mesh.is_boundary]).any():
+            raise UserError("a solve needs the value at every boundary node: boundary is NaN at some")
+        self.g = np.where(weak.mesh.is_boundary, known, 0.0)
 
     @cached_property
     def _pattern(self):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,19 +9,21 @@ import scipy.sparse as sp
 from check_shapes import check_shapes
 
 from ._tensorflow import constant_property, tf
-from .elements import elements
+from .boundary import Boundary, boundary_values, lift
+from .elements import Elements, elements
 from .fields import Field, values
+from .hierarchy import around, read_at
 from .mesh import Mesh
 from .operators import Diffusion, Term, element_residual, require_equation, tested
-
-Boundary = float | np.ndarray | Callable[[np.ndarray], np.ndarray] | None
 
 
 class WeakForm:
     """``equation`` tested with the interior nodes of ``mesh`` (H¹₀).
 
-    ``boundary`` is the Dirichlet value g, a number or a function of x [n, 2], put in place of u on the
-    boundary; with None the boundary values are free.
+    ``boundary`` is what is known of u on the boundary: a number, an array [n] or a function of x [n, 2], NaN where
+    nothing is. A field μ is then taken as g + w·μ (:mod:`pdevae.boundary`), which has those values whatever μ is; a
+    pair (g, w) of arrays [n] gives both.
+    With None the boundary values are free, and a field is taken as it is.
 
     >>> import pdevae
     >>> weak = WeakForm(pdevae.square(nodes=25), pdevae.Diffusion(2.0) - pdevae.Source(1.0))
@@ -37,9 +38,11 @@ class WeakForm:
     def __init__(self, mesh: Mesh, equation: Term, boundary: Boundary = None, dtype: tf.DType = tf.float64):
         self.mesh, self.equation, self.dtype = mesh, require_equation(equation), tf.as_dtype(dtype)
         self.x = tf.constant(mesh.points, self.dtype)
-        self.is_boundary = tf.constant(mesh.is_boundary)
-        g = boundary(mesh.points) if callable(boundary) else boundary
-        self.g = None if g is None else tf.constant(np.broadcast_to(np.asarray(g), mesh.n_nodes), self.dtype)
+        self.boundary, self.known = boundary, boundary_values(mesh, boundary)  # [n], NaN where nothing is known
+
+    @constant_property
+    def _g_and_w(self) -> tuple[tf.Tensor, tf.Tensor]:
+        return tuple(tf.constant(part, self.dtype) for part in lift(self.mesh, self.boundary))
 
     @constant_property
     def triangles(self) -> tf.Tensor:
@@ -52,28 +55,41 @@ class WeakForm:
 
     @constant_property
     def _rows(self) -> tf.Tensor:
-        """The row of each (element, corner); boundary corners fall into one row too many, then cut off."""
-        number = self.mesh.interior_number[self.mesh.triangles.T.ravel()]
+        """The row of each corner [3, E]; boundary corners fall into one row too many, then cut off."""
+        number = self.mesh.interior_number[self.mesh.triangles.T]
         return tf.constant(np.where(number < 0, len(self.mesh.interior), number), tf.int32)
 
     def values(self, mu: Field, z: Any) -> tf.Tensor:
-        """μ at every node, g on the boundary; [M, n]."""
+        """The field at every node; [M, n]."""
         return self.with_boundary(values(mu, self.x, z))
 
     def with_boundary(self, u: tf.Tensor, nodes: tf.Tensor | None = None) -> tf.Tensor:
-        """g in place of u at those of ``nodes`` (default: all) that lie on the boundary."""
-        if self.g is None:
+        """g + w·u at ``nodes`` (default: all); u itself where the boundary is free."""
+        if self.known is None:
             return u
-        at = (lambda per_node: per_node) if nodes is None else (lambda per_node: tf.gather(per_node, nodes))
-        return tf.where(at(self.is_boundary), at(self.g), u)
+        g, w = self._g_and_w if nodes is None else (tf.gather(part, nodes) for part in self._g_and_w)
+        return g + w * u
+
+    def corners_at(self, x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+        """Nodes and weights [k, 3] that read the field at places x [k, 2]; an unused corner has no weight."""
+        read = read_at(around(self.mesh, x), x).tocsr()
+        row, place = np.repeat(np.arange(len(x)), np.diff(read.indptr)), _rank(read.indptr)
+        nodes, weights = np.zeros((len(x), 3), np.int32), np.zeros((len(x), 3))
+        nodes[row, place], weights[row, place] = read.indices, read.data
+        return tf.constant(nodes), tf.constant(weights, self.dtype)
+
+    @check_shapes("nodes: [k, 3]", "weights: [k, 3]", "return: [M, k]")
+    def read(self, mu: Field, z: Any, nodes: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """The field between the nodes, as elements interpolate it: what the penalties know of it."""
+        flat = tf.reshape(nodes, [-1])
+        u = self.with_boundary(values(mu, tf.gather(self.x, flat), z), flat)
+        return tf.reduce_sum(tf.reshape(u, [-1, *nodes.shape]) * weights, axis=-1)
 
     @check_shapes("u: [M, n]", "return: [M, N]")
     def residual(self, u: tf.Tensor, z: Any = None) -> tf.Tensor:
         """(L[z]u − f)_i at the interior nodes."""
-        u_k = [tf.gather(u, nodes, axis=1) for nodes in tf.unstack(self.triangles, num=3)]
-        r = tf.concat(element_residual(self.equation, self.elements, u_k, z), axis=1)
-        rows = tf.math.unsorted_segment_sum(tf.transpose(r), self._rows, len(self.mesh.interior) + 1)
-        return tf.transpose(rows[:-1])
+        n = len(self.mesh.interior)
+        return corner_sums(self.equation, self.elements, self.triangles, u, z, n + 1, self._rows)[:, :n]
 
     def element_system(self, z: Any = None, samples: int = 1) -> tuple[tf.Tensor, tf.Tensor]:
         """K [M, E, 3, 3] and f [M, E, 3] with r = K u − f on each element, for a linear equation."""
@@ -96,10 +112,26 @@ class WeakForm:
         return np.bincount(self.mesh.triangles.ravel(), f.ravel(), self.mesh.n_nodes)[self.mesh.interior]
 
 
+def corner_sums(equation: Term, e: Elements, corners, u: tf.Tensor, z: Any, n: int, rows=None) -> tf.Tensor:
+    """Σ r_ek over the elements and corners with row i, from values u [M, *] at their ``corners`` [3, E]; [M, n].
+
+    ``rows`` [3, E] are the corners unless given.
+    """
+    # nodes first for gather and sum, where the samples lie together; samples first for the equation
+    u_k = tf.transpose(tf.gather(tf.transpose(u), corners), [0, 2, 1])
+    r = tf.stack(element_residual(equation, e, tf.unstack(u_k, num=3), z))  # [3, M, E]
+    return tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(r, [0, 2, 1]), corners if rows is None else rows, n))
+
+
 def assembled(K: np.ndarray, corners: np.ndarray, n: int) -> sp.csr_matrix:
     """The sum of element matrices [E, 3, 3] over elements with these corners [E, 3]; [n, n]."""
     row, column = (np.broadcast_to(i, K.shape).ravel() for i in (corners[:, :, None], corners[:, None, :]))
     return sp.csr_matrix((K.ravel(), (row, column)), shape=(n, n))
+
+
+def _rank(indptr: np.ndarray) -> np.ndarray:
+    """0, 1, 2, … within each row of a compressed matrix."""
+    return np.arange(indptr[-1]) - np.repeat(indptr[:-1], np.diff(indptr))
 
 
 def stiffness(mesh: Mesh) -> sp.csc_matrix:

@@ -2,20 +2,58 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 
+# Whose settings a trained method takes: the last ε (the first is ten times it) and Adam's rate
+CHOSEN_BY = {
+    "trained-printed-32": ("printed", "overwritten", "coupled"),
+    "trained-hard-32": ("hard", "wendland"),
+    "trained-multilevel": ("exact", "two-level", "multilevel", "prior"),
+    "trained-pointwise": ("pointwise",),
+}
 
-def configs(settings: dict, domains, sizes, methods, steps: int, budget: int) -> list[dict]:
-    """One configuration for each domain, mesh size and method; data come from a mesh at least three times as fine."""
-    own = {"trained": {"steps": steps}, "hmc": {"budget": budget}}
+
+def trials(settings: dict, domains, nodes: int, steps: int, eps, rates, pointwise_eps) -> list[dict]:
+    """Every setting tried, as configurations of ``transport.trial``; one rate for the point-wise penalty, at four times
+    the cost."""
+    tried = {
+        method: [(e, r) for e in pointwise_eps for r in rates[-1:]]
+        if "pointwise" in method
+        else list(product(eps, rates))
+        for method in CHOSEN_BY
+    }
     return [
-        settings
-        | {"domain": domain, "nodes": n, "data_nodes": max(30_000, 3 * n), "method": method}
-        | own.get(method.split("-")[0], {})
+        settings | {"domain": domain, "nodes": nodes, "method": method, "steps": steps, "eps": e, "rate": r}
+        for method in CHOSEN_BY
         for domain in domains
-        for n in sizes
+        for e, r in tried[method]
+    ]
+
+
+def chosen(tried: pd.DataFrame) -> dict[str, dict]:
+    """For each rung the setting of the largest mean effective sample size."""
+    mean = tried.groupby(["method", "eps", "rate"]).ess.mean()
+    best = {method: dict(zip(("eps", "rate"), mean[method].idxmax())) for method in CHOSEN_BY}
+    return {rung: best[method] for method, rungs in CHOSEN_BY.items() for rung in rungs}
+
+
+def configs(settings: dict, domains, sizes, methods, steps: int, budget: int, chosen: dict) -> list[dict]:
+    """One configuration for each domain, mesh size and method."""
+
+    def own(method: str) -> dict:
+        how, _, rest = method.partition("-")
+        if how == "trained":
+            return {"steps": steps, **chosen[rest.rstrip("-0123456789")]}
+        return {"budget": budget} if how == "hmc" else {}
+
+    return [
+        settings | {"domain": domain, "nodes": n, "method": method} | own(method)
+        for domain in domains
         for method in methods
+        for n in sizes
     ]
 
 

@@ -5,25 +5,46 @@ from __future__ import annotations
 import time
 from functools import cache, lru_cache
 
+import arviz
 import numpy as np
+from scipy.stats import multivariate_normal
 
 from .. import domains
 from .._tensorflow import tf
 from ..forms import exact_form, tapered_form, two_level_form
 from ..inference import CVI, HMC, Diverged, Laplace, OverBudget, Posterior, SolvedCVI, TransportProblem, exact
+from ..inference.cvi import Readings, Training
 from ..mesh import Mesh
-from ..penalties import ExactPenalty, MultilevelPenalty, PointwisePenalty, TaperedPenalty, TwoLevelPenalty
+from ..operators import Term
+from ..penalties import ExactPenalty, MultilevelPenalty, Penalty, PointwisePenalty, TaperedPenalty, TwoLevelPenalty
 from ..schedules import Geometric
+from ..weak_form import WeakForm
 
-_NODES_PER_STEP = 512  # test nodes a training step sees, in patches of any size
+_NODES_PER_STEP = 256  # test nodes a training step sees, in patches of any size
 _POINTS_PER_STEP = 128  # of the point-wise penalty: with a Laplacian a place costs as much as four nodes
 _VALIDATION = 200  # places where the field is predicted
 _PREDICTIONS = 50  # posterior draws that predict it
+_CHECKS = 200  # exact solves at draws of q that judge a setting
+_DATA_NODES = 30_000  # of the mesh the readings come from
 
 FORMS = {
     "exact": lambda mesh, equation, seed: exact_form(mesh, equation),
     "two-level": lambda mesh, equation, seed: two_level_form(mesh, equation, seed=seed),
     "hard": lambda mesh, equation, seed: tapered_form(mesh, equation, min(32, len(mesh.interior))),
+}
+
+# The ladder: a trained method's penalty, and for which τ it is taken (CVI's ``serves``)
+RUNGS = {
+    "printed": ("hard", "q"),  # (a) with 1/P
+    "overwritten": ("hard", "q"),  # (a) with the boundary overwritten instead of met
+    "coupled": ("hard", "q"),  # (b) with N/P
+    "hard": ("hard", "wider"),  # (c)
+    "wendland": ("wendland", "wider"),  # (d)
+    "exact": ("exact", "wider"),  # (e)
+    "two-level": ("two-level", "wider"),  # (f)
+    "multilevel": ("multilevel", "wider"),  # (g)
+    "prior": ("multilevel", "prior"),  # (h)
+    "pointwise": ("pointwise", "wider"),
 }
 
 
@@ -33,16 +54,16 @@ def mesh_of(domain: str, nodes: int) -> Mesh:
 
 
 @lru_cache(maxsize=64)
-def _simulated(domain: str, data_nodes: int, a: float, sensors: int, noise: float, seed: int):
+def _simulated(domain: str, a: float, sensors: int, noise: float, seed: int):
     """The replicate's readings, and places without sensors with the true field there."""
-    problem = TransportProblem.simulate(mesh_of(domain, data_nodes), a, sensors, noise, seed)
+    problem = TransportProblem.simulate(mesh_of(domain, _DATA_NODES), a, sensors, noise, seed)
     rng = np.random.default_rng([seed, 19])
     x = 0.95 * problem.mesh.points[rng.choice(problem.mesh.interior, _VALIDATION, replace=False)]
     return problem, x, problem.solve_at(x, problem.tau[None])
 
 
 def _replicate(config: dict, seed: int):
-    return _simulated(*(config[name] for name in ("domain", "data_nodes", "a", "sensors", "noise")), seed)
+    return _simulated(*(config[name] for name in ("domain", "a", "sensors", "noise")), seed)
 
 
 def problem_of(config: dict, seed: int) -> TransportProblem:
@@ -50,59 +71,111 @@ def problem_of(config: dict, seed: int) -> TransportProblem:
     return _replicate(config, seed)[0].on(mesh_of(config["domain"], config["nodes"]))
 
 
-def method_of(name: str, steps: int = 10_000, budget: float = np.inf):
+def method_of(config: dict):
     """``laplace``, ``hmc-sparse``, ``solved-two-level``, ``trained-hard-32``: how, which penalty, nodes in a patch."""
-    how, _, penalty = name.partition("-")
+    how, _, name = config["method"].partition("-")
     if how == "quadrature":
         return exact
     if how == "laplace":
         return Laplace()
     if how == "hmc":
-        return HMC(penalty, budget=budget)
+        return HMC(name, budget=config.get("budget", np.inf))
     if how == "solved":
-        return SolvedCVI(FORMS[penalty])
-    return CVI(_trained_penalty(penalty), Geometric(0.03, 0.003, steps=int(0.7 * steps)), steps, xla=_compiles(penalty))
+        return SolvedCVI(FORMS[name])
+    return trained(name, config["domain"], config["nodes"], config["steps"], config["eps"], config["rate"])
 
 
-def _compiles(penalty: str) -> bool:
-    """XLA cannot compile what calls a sparse solver on the host."""
-    return penalty not in ("exact", "two-level")
+@lru_cache(maxsize=4)
+def trained(rung: str, domain: str, nodes: int, steps: int, eps: float, rate: float) -> CVI:
+    """A rung of the ladder; ``hard-64`` has patches of 64 test nodes. ε falls tenfold, to ``eps``, in 0.7 of the steps.
+
+    As printed, the penalty is an estimate of R/N: ``eps`` is then that of the mesh of 500 nodes, kept for all.
+    """
+    name, patch_nodes = _parts(rung)
+    kind, serves = RUNGS[name]
+    scale = len(mesh_of(domain, 500).interior) ** -0.5 if name == "printed" else 1.0
+    return CVI(
+        lambda mesh, equation: _penalty(name, kind, patch_nodes, domain, mesh, equation),
+        Geometric(10 * eps * scale, eps * scale, steps=int(0.7 * steps)),
+        steps,
+        learning_rate=rate,
+        serves=serves,
+        spread=1.3 if serves == "prior" else 1.5,
+        xla=steps >= 1000 and (kind != "exact" or nodes <= 2000),  # compiling takes as long as a few hundred steps
+    )
 
 
-def _trained_penalty(name: str, centres=None):
-    """Mesh, equation and boundary value to penalty; ``hard-64`` has patches of 64 test nodes."""
-    kind, _, patch_nodes = name.rpartition("-") if name[-1].isdigit() else (name, "", "32")
+def _parts(rung: str) -> tuple[str, int]:
+    name, _, patch_nodes = rung.rpartition("-") if rung[-1].isdigit() else (rung, "", "32")
+    return name, int(patch_nodes)
 
-    def make(mesh, equation, g):
-        Q = min(int(patch_nodes), len(mesh.interior))
-        common = {"boundary": g, "dtype": tf.float32}
-        patch = common | {"patch_nodes": Q, "n_patches": max(_NODES_PER_STEP // int(patch_nodes), 1)}
-        if kind == "exact":
-            return ExactPenalty(mesh, equation, **common)
-        if kind == "pointwise":
-            return PointwisePenalty(mesh, equation, n_points=_POINTS_PER_STEP, **common)
-        if kind == "two-level":
-            return TwoLevelPenalty(mesh, equation, **patch)
-        if kind == "multilevel":
-            return MultilevelPenalty(mesh, equation, **patch)
-        some = None if centres is None else np.random.default_rng(0).permutation(mesh.interior)[:centres]
-        return TaperedPenalty(mesh, equation, taper=kind, centres=some, **patch)
 
-    return make
+def _penalty(name: str, kind: str, patch_nodes: int, domain: str, mesh: Mesh, equation: Term, centres=None) -> Penalty:
+    common = {"boundary": 0.0, "dtype": tf.float32}
+    if name == "overwritten":
+        common["boundary"] = (np.zeros(mesh.n_nodes), np.where(mesh.is_boundary, 0.0, 1.0))
+    Q = min(patch_nodes, len(mesh.interior))
+    patch = common | {"patch_nodes": Q, "n_patches": max(_NODES_PER_STEP // patch_nodes, 1)}
+    if kind == "exact":
+        return ExactPenalty(mesh, equation, **common)
+    if kind == "pointwise":
+        return _Pointwise(mesh, equation, domain)
+    if kind == "two-level":
+        return TwoLevelPenalty(mesh, equation, **patch)
+    if kind == "multilevel":
+        return MultilevelPenalty(mesh, equation, coarse_patches=2, **patch)
+    normalisation = "paper" if name == "printed" else "unbiased"
+    return TaperedPenalty(mesh, equation, taper=kind, normalisation=normalisation, centres=centres, **patch)
+
+
+class _Pointwise(Penalty):
+    """The point-wise penalty. It differentiates the field twice, so a factor must be smooth in closed form: 1 − |x|².
+
+    There is none for the star: there the boundary is penalised, as printed (eq:pointwise_pde_reg).
+    """
+
+    def __init__(self, mesh: Mesh, equation: Term, domain: str):
+        met = domain == "disc"
+        self.factor = (lambda x: 1 - tf.reduce_sum(x**2, axis=1)) if met else (lambda x: 1.0)
+        self.penalty = PointwisePenalty(
+            mesh, equation, n_points=_POINTS_PER_STEP, boundary=None if met else 0.0, dtype=tf.float32
+        )
+        w = np.where(mesh.is_boundary, 0.0, 1 - np.sum(mesh.points**2, axis=1))
+        self.weak = WeakForm(mesh, equation, (np.zeros(mesh.n_nodes), w) if met else None, tf.float32)
+
+    def __call__(self, mu, z, seed):
+        return self.penalty(lambda x, z: self.factor(x) * mu(x, z), z, seed)
 
 
 def infer(config: dict, seed: int) -> dict:
     """One method on one mesh: moments of q(τ), validation error, seconds, diagnostics, or why there is none."""
     problem = problem_of(config, seed)
-    method = method_of(config["method"], config.get("steps", 10_000), config.get("budget", np.inf))
     row = {"interior": len(problem.mesh.interior), "status": "ok", "note": ""}
     try:
-        found = method(problem, seed)
+        found = method_of(config)(problem, seed)
     except (Diverged, OverBudget) as reason:
         status = "diverged" if isinstance(reason, Diverged) else "over budget"
         return row | {"status": status, "note": str(reason), "projected_seconds": getattr(reason, "projected", np.nan)}
     numbers = {name: float(value) for name, value in found.diagnostics.items()}
     return row | _moments(found) | _validation(config, found, seed) | numbers
+
+
+def trial(config: dict, seed: int) -> dict:
+    """A setting, judged by what a practitioner has: q's importance weights from a few exact solves, and the loss.
+
+    ``ess`` is the effective share of the draws, ``k`` the Pareto shape of the weights' tail; the exact posterior is
+    not used.
+    """
+    problem = problem_of(config, seed)
+    try:
+        found = method_of(config)(problem, seed)
+    except Diverged:
+        return {"k": np.inf, "ess": 0.0, "loss": np.nan}
+    log_joint = problem.model.log_joint(problem.y, problem.sigma)
+    draws = found.draws[:_CHECKS]
+    q = multivariate_normal(found.mean, found.covariance)
+    log_weights, k = arviz.psislw(np.array([log_joint(tau) for tau in draws]) - q.logpdf(draws))
+    return {"k": float(k), "ess": 1 / (len(draws) * np.sum(np.exp(2 * log_weights))), "loss": found.diagnostics["loss"]}
 
 
 def _moments(found: Posterior) -> dict:
@@ -121,7 +194,7 @@ def _validation(config: dict, found: Posterior, seed: int) -> dict:
 def calibration(config: dict, seed: int) -> dict:
     """Simulation-based calibration (Talts et al.): where the true τ ranks among draws of q(τ)."""
     problem = problem_of(config, seed)
-    found = method_of(config["method"])(problem, seed)
+    found = method_of(config)(problem, seed)
     ranks = (found.draws[: config["draws"]] < problem.tau).sum(axis=0)
     away = np.linalg.solve(np.linalg.cholesky(found.covariance), problem.tau - found.mean)
     return {"rank_1": ranks[0], "rank_2": ranks[1], "distance": float(away @ away)}
@@ -131,12 +204,20 @@ def step_cost(config: dict, seed: int) -> dict:
     """Milliseconds of a training step and seconds of set-up; few centres, as rows of A⁻¹ cost a solve each."""
     problem = problem_of(config, seed)
     begun = time.perf_counter()
-    penalty = _trained_penalty(config["method"], centres=256)(problem.mesh, problem.equation, 0.0)
+    name, patch_nodes = _parts(config["method"])
+    penalty = _penalty(
+        name, RUNGS[name][0], patch_nodes, config["domain"], problem.mesh, problem.equation, centres=_few(problem.mesh)
+    )
     setup = time.perf_counter() - begun
-    method = CVI(lambda *_: penalty, Geometric(0.03, 0.003, steps=1000), xla=_compiles(config["method"]))
-    train, state, count = method.trainer(problem, penalty, seed), method.start(seed), tf.constant(config["steps"])
-    train(state, tf.constant(0), count)  # compiles
+    method = CVI(lambda *_: penalty, Geometric(0.03, 0.003, steps=1000), xla=penalty.compiles)
+    block, readings, state = Training(method, penalty).joint, Readings.of(problem, penalty, seed), method.start(seed)
+    span = tf.constant([0, config["steps"], config["steps"]])
+    block(state, readings, span)  # compiles
     begun = time.perf_counter()
-    train(state, tf.constant(0), count)[1].numpy()
+    block(state, readings, span)[1].numpy()
     milliseconds = 1e3 * (time.perf_counter() - begun) / config["steps"]
     return {"interior": len(problem.mesh.interior), "milliseconds": milliseconds, "setup_seconds": setup}
+
+
+def _few(mesh: Mesh) -> np.ndarray:
+    return np.random.default_rng(0).permutation(mesh.interior)[:256]

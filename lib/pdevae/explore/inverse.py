@@ -64,10 +64,10 @@ def trained(penalty: str, steps: int) -> CVI:
     """CVI by descent, a short run of it."""
     kind = {"two-level": TwoLevelPenalty, "hard": TaperedPenalty}[penalty]
 
-    def make(mesh, equation, g):
-        return kind(mesh, equation, patch_nodes=32, n_patches=16, boundary=g, dtype=tf.float32)
+    def make(mesh, equation):
+        return kind(mesh, equation, patch_nodes=32, n_patches=8, boundary=0.0, dtype=tf.float32)
 
-    return CVI(make, Geometric(0.03, 0.003, steps=int(0.7 * steps)), steps=steps)
+    return CVI(make, Geometric(0.03, 0.003, steps=int(0.7 * steps)), steps=steps, xla=True)
 
 
 METHODS = {

@@ -40,7 +40,7 @@ class Mechanism:
         if kind == "exact":
             return ExactPenalty(mesh, self.equation(), dtype=tf.float32)
         if kind == "two-level":
-            return TwoLevelPenalty(mesh, self.equation(), **patch)
+            return TwoLevelPenalty(mesh, self.equation(), centres=None, **patch)
         return TaperedPenalty(mesh, self.equation(), taper=kind, **patch)
 
 

@@ -94,7 +94,7 @@ class Surrogate:
         if self.penalty == "exact":
             return ExactPenalty(mesh, equation, dtype=tf.float32)
         if self.penalty == "two-level":
-            return TwoLevelPenalty(mesh, equation, **patch)
+            return TwoLevelPenalty(mesh, equation, centres=None, **patch)
         return TaperedPenalty(mesh, equation, taper=self.penalty, **patch)
 
     def fit(self, wells: Wells, mesh: Mesh, cycles: list[int], seeds: list[int]) -> list[Trained]:

@@ -1,16 +1,20 @@
-"""What all penalties share: the interface, sampling of patches, and quadratic forms with a sparse solve."""
+"""What all penalties share: the interface, sampling of patches, and quadratic forms with an inverse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .._tensorflow import tf
 from ..errors import UserError
 from ..fields import Field
+from ..solve import factorise
+
+_DENSE = 2500  # rows: up to here a dense inverse is as fast as a sparse solve
 
 Seed = tf.Tensor | Sequence[int]
 
@@ -29,24 +33,52 @@ class Penalty:
     (True, True)
     """
 
+    compiles = True  # by XLA; not if a step calls a sparse solver on the host
+
     def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
         raise NotImplementedError
+
+    def field_at(self, x: np.ndarray) -> Field:
+        """The field at places x [k, 2] with its boundary values, as a function of ``mu`` and ``z``: for a likelihood.
+
+        >>> import pdevae
+        >>> penalty = pdevae.ExactPenalty(pdevae.disc(nodes=200), pdevae.Diffusion(1.0), boundary=1.0)
+        >>> read = penalty.field_at([[0.5, 0.0], [0.0, 0.2]])
+        >>> read(lambda x, z: 0 * x[None, :, 0], None).numpy().round(12).tolist()
+        [[1.0, 1.0]]
+        """
+        nodes, weights = self.weak.corners_at(np.asarray(x, float))
+        return lambda mu, z: self.weak.read(mu, z, nodes, weights)
 
     def quadratic_form(self) -> LinearOperator:
         """The matrix B, as an operator on interior rows, for which the penalty's full sum is rᵀBr."""
         raise NotImplementedError
 
 
-def quadratic(r: tf.Tensor, apply: Callable[[np.ndarray], np.ndarray]) -> tf.Tensor:
-    """rᵀBr for each row of r [M, N]; ``apply`` maps columns r to Br with B symmetric, so the gradient is 2Br."""
+class Inverse:
+    """A⁻¹ for a sparse A: a dense matrix in the graph where it is small, else a sparse solve on the host."""
 
-    @tf.custom_gradient
-    def value(r):
-        Br = tf.numpy_function(lambda r: apply(r.T.astype(np.float64)).T.astype(r.dtype), [r], r.dtype)
-        Br.set_shape(r.shape)
-        return tf.reduce_sum(r * Br, axis=1), lambda upstream: 2 * upstream[:, None] * Br
+    def __init__(self, A: sp.spmatrix, dtype: tf.DType):
+        self.factors, self.shape = factorise(A), A.shape
+        self.compiles = A.shape[0] <= _DENSE  # XLA cannot call the host
+        self.dense = tf.constant(self.factors.solve(np.eye(A.shape[0])), dtype) if self.compiles else None
 
-    return value(r)
+    def times(self, r: tf.Tensor) -> tf.Tensor:
+        """A⁻¹r for each row of r [M, N]; not differentiated if on the host."""
+        if self.compiles:
+            return r @ self.dense
+        solve = lambda r: self.factors.solve(r.T.astype(np.float64)).T.astype(r.dtype)  # noqa: E731
+        return tf.ensure_shape(tf.numpy_function(solve, [r], r.dtype), r.shape)
+
+    def norm(self, r: tf.Tensor) -> tf.Tensor:
+        """rᵀA⁻¹r for each row of r [M, N]; its gradient is 2A⁻¹r."""
+
+        @tf.custom_gradient
+        def value(r):
+            y = self.times(r)
+            return tf.reduce_sum(r * y, axis=1), lambda upstream: 2 * upstream[:, None] * y
+
+        return value(r)
 
 
 def as_seed(seed: Any) -> tf.Tensor:

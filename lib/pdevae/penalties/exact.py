@@ -6,13 +6,12 @@ from typing import Any
 
 from scipy.sparse.linalg import LinearOperator
 
-from .._tensorflow import tf
+from .._tensorflow import graph, tf
 from ..fields import Field
 from ..mesh import Mesh
 from ..operators import Term
-from ..solve import factorise
 from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Penalty, Seed, quadratic
+from .base import Inverse, Penalty, Seed
 
 
 class ExactPenalty(Penalty):
@@ -29,11 +28,17 @@ class ExactPenalty(Penalty):
 
     def __init__(self, mesh: Mesh, equation: Term, boundary: Boundary = None, dtype: tf.DType = tf.float64):
         self.weak = WeakForm(mesh, equation, boundary, dtype)
-        self.factors = factorise(stiffness(mesh))
+        self.inverse = Inverse(stiffness(mesh), self.weak.dtype)
+        self.compiles = self.inverse.compiles
 
     def __call__(self, mu: Field, z: Any, seed: Seed | None = None) -> tf.Tensor:
-        r = self.weak.residual(self.weak.values(mu, z), z)
-        return tf.reduce_mean(quadratic(r, self.factors.solve))
+        r = self._residual(mu, z)
+        return tf.reduce_mean(self.inverse.norm(r))
+
+    def _residual(self, mu: Field, z: Any) -> tf.Tensor:
+        """Compiled on its own in a graph that the solve on the host keeps from being compiled as a whole."""
+        rows = lambda z: self.weak.residual(self.weak.values(mu, z), z)  # noqa: E731
+        return rows(z) if self.compiles or tf.executing_eagerly() else graph(rows, jit_compile=True)(z)
 
     def quadratic_form(self):
-        return LinearOperator(self.factors.shape, matvec=self.factors.solve, dtype=float)
+        return LinearOperator(self.inverse.shape, matvec=self.inverse.factors.solve, dtype=float)

@@ -22,9 +22,9 @@ from ..mesh import Mesh, rings
 from ..minipatches import Patches, merge, patches
 from ..operators import Term, element_residual
 from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Penalty, Seed, as_seed, at_least_one
-from .patch_residual import PatchTables, half_solve, local_factors, local_quadratic_form, test_indicators
-from .two_level import LocalPart
+from .base import Inverse, Penalty, Seed, as_seed, at_least_one
+from .patch_residual import PatchTables, local_quadratic_form, whitenings
+from .two_level import LocalPart, root_cover
 
 
 class SampledResidual:
@@ -36,11 +36,12 @@ class SampledResidual:
         self.under = tf.constant(Pi.indices, tf.int32)  # the fine nodes under a hat, column by column
         self.first = tf.constant(Pi.indptr[:-1], tf.int32)
         self.last = tf.constant(Pi.indptr[1:] - 1, tf.int32)
-        # cumulative weights: one binary search finds the node at which a uniform draw lands
+        # cumulative weights: a binary search in its column finds the node at which a uniform draw lands
         cumulative = np.concatenate([[0.0], np.cumsum(Pi.data)])
-        self.cumulative = tf.constant(cumulative)
+        self.upper = tf.constant(cumulative[1:])
         self.start = tf.constant(cumulative[Pi.indptr[:-1]])
         self.mass = tf.constant(np.diff(cumulative[Pi.indptr]))
+        self.halvings = int(np.ceil(np.log2(np.diff(Pi.indptr).max() + 1)))
 
     @check_shapes("columns: [P, Q]", "return: [2, M, P, Q]")
     def two_draws(self, mu, z: Any, columns: tf.Tensor, s: int, seed) -> tf.Tensor:
@@ -51,25 +52,43 @@ class SampledResidual:
         start, mass, first, last = (
             tf.gather(table, columns)[..., None] for table in (self.start, self.mass, self.first, self.last)
         )
-        place = tf.searchsorted(self.cumulative, tf.reshape(start + u * mass, [-1]), side="right") - 1
-        place = tf.clip_by_value(tf.reshape(place, [2, P, Q, s]), first, last)
+        place = self._first_above(start + u * mass, first, last)
         r = self._rows(mu, z, tf.reshape(tf.gather(self.under, place), [-1]))
         r = tf.reduce_mean(tf.reshape(r, [-1, 2, P, Q, s]), axis=-1) * tf.cast(mass[..., 0], r.dtype)
         return tf.transpose(r, [1, 0, 2, 3])
 
+    def _first_above(self, value: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+        """The first place from low to high whose cumulative weight exceeds the value (high if none does), by halving.
+
+        As many gathers as a column has binary digits; ``tf.searchsorted`` would scan the whole table under XLA.
+        """
+        low, high = (tf.broadcast_to(end, value.shape) for end in (low, high))
+        for _ in range(self.halvings):
+            middle = (low + high) // 2
+            above = tf.gather(self.upper, middle) > value
+            low, high = tf.where(above, low, tf.minimum(middle + 1, high)), tf.where(above, middle, high)
+        return low
+
     def _rows(self, mu, z, j: tf.Tensor) -> tf.Tensor:
         """(L[z]μ − f)_j from the fan of elements around each node j (interior numbers, [B]); [M, B]."""
         centre, ring = tf.gather(self.interior, j), tf.gather(self.ring, j)
-        nodes = tf.reshape(tf.concat([centre[:, None], ring], axis=1), [-1])
         B, V = ring.shape
-        u = self.weak.with_boundary(values(mu, tf.gather(self.weak.x, nodes), z), nodes)
-        # corners of the fan's elements: the centre, a neighbour, the next neighbour
-        slots = tf.stack([tf.zeros([V], tf.int32), 1 + tf.range(V), 1 + tf.roll(tf.range(V), -1, axis=0)])
-        places = tf.reshape(slots[:, None] + (V + 1) * tf.range(B)[:, None], [3, -1])
-        fan = elements(tf.gather(tf.gather(self.weak.x, nodes), places))
-        u_k = [tf.gather(u, place, axis=1) for place in tf.unstack(places, num=3)]
+        nodes = tf.reshape(tf.concat([centre[:, None], ring], axis=1), [-1])
+        x = tf.gather(self.weak.x, nodes)
+        u = self.weak.with_boundary(values(mu, x, z), nodes)
+        fan = elements(tf.stack(_corners_of_fan(tf.reshape(x, [B, V + 1, 2]), axis=1)))
+        u_k = _corners_of_fan(tf.reshape(u, [-1, B, V + 1]), axis=2)
         r = element_residual(self.weak.equation, fan, u_k, z)[0]
         return tf.reduce_sum(tf.reshape(r, [-1, B, V]), axis=-1)
+
+
+def _corners_of_fan(at_nodes: tf.Tensor, axis: int) -> list[tf.Tensor]:
+    """For each element around a node: the node, a neighbour, the next neighbour; the node comes first on ``axis``."""
+    centre, ring = tf.split(at_nodes, [1, at_nodes.shape[axis] - 1], axis=axis)
+    corners = tf.broadcast_to(centre, tf.shape(ring)), ring, tf.roll(ring, -1, axis=axis)
+    B, V = ring.shape[axis - 1], ring.shape[axis]
+    flat = [*(ring.shape[: axis - 1]), B * V, *(ring.shape[axis + 1 :])]
+    return [tf.reshape(corner, [-1 if size is None else size for size in flat]) for corner in corners]
 
 
 class CoarsePatches:
@@ -80,11 +99,10 @@ class CoarsePatches:
         self.patches: Patches = merge(parts)
         self.Pi = sp.hstack([prolongation(mesh, weak.mesh) for mesh in meshes], format="csc")
         self.residual = SampledResidual(weak, self.Pi, ring)
-        self.tables = PatchTables(self.patches, weak.dtype)
+        self.whitening = whitenings(PatchTables(self.patches), root_cover(self.patches), weak.dtype)
         self.per_level = tf.constant([len(part.centres) for part in parts], tf.int32)
-        number = self.patches.mesh.interior_number
-        self.column = tf.constant(np.maximum(number, 0), tf.int32)
-        self.weight = tf.constant(1 / np.sqrt(self.patches.cover[np.maximum(number, 0)]), weak.dtype)
+        number = self.patches.mesh.interior_number[self.patches.nodes[:, : self.patches.Q]]
+        self.columns = tf.constant(np.maximum(number, 0), tf.int32)  # of Π; unused slots have no weight
 
     def estimate(self, mu, z, seed, P: int, draws: int) -> tf.Tensor:
         """P patches; the levels take turns from a random start, so each has the same chance."""
@@ -95,20 +113,14 @@ class CoarsePatches:
         u = tf.random.stateless_uniform([P], seeds[1], dtype=tf.float64)
         within = tf.cast(u * tf.cast(size, tf.float64), tf.int32)
         index = tf.gather(tf.cumsum(self.per_level, exclusive=True), level) + within
-        scale = tf.cast(L * size, self.weight.dtype)
+        scale = tf.cast(L * size, self.whitening.dtype)
         return tf.reduce_mean(scale * self.terms(mu, z, index, draws, seeds[2]))
 
     @check_shapes("index: [P]", "return: [M, P]")
     def terms(self, mu, z: Any, index: tf.Tensor, draws: int, seed) -> tf.Tensor:
         """(D r_a)_pᵀ A_QQ⁻¹ (D r_b)_p with two independent draws of r."""
-        Q, dtype = self.tables.Q, self.weight.dtype
-        batch = self.tables.batch(index)
-        is_test = tf.gather(self.tables.is_test, index)
-        tests = batch.nodes[:, :Q]
-        r = self.residual.two_draws(mu, z, tf.gather(self.column, tests), draws, seed)
-        r *= tf.where(is_test, tf.gather(self.weight, tests), 0.0)
-        factors = local_factors(batch, test_indicators(batch, Q, dtype), is_test)
-        y_a, y_b = (half_solve(factors, r_draw) for r_draw in tf.unstack(r))
+        r = self.residual.two_draws(mu, z, tf.gather(self.columns, index), draws, seed)
+        y_a, y_b = tf.unstack(tf.einsum("pyq,dmpq->dmpy", tf.gather(self.whitening, index), r))
         return tf.reduce_sum(y_a * y_b, axis=-1)
 
 
@@ -117,21 +129,20 @@ class CoarsestSolve:
 
     def __init__(self, weak: WeakForm, mesh: Mesh, ring: tf.Tensor):
         self.Pi = prolongation(mesh, weak.mesh)
-        self.inverse = np.linalg.inv(stiffness(mesh).toarray())
+        self.inverse = Inverse(stiffness(mesh), weak.dtype)
         self.residual = SampledResidual(weak, self.Pi, ring)
 
     def estimate(self, mu, z, seed, draws: int) -> tf.Tensor:
         columns = tf.range(self.Pi.shape[1])[None]
         r_a, r_b = tf.unstack(self.residual.two_draws(mu, z, columns, draws, seed)[:, :, 0])
-        return tf.reduce_mean(tf.reduce_sum(r_a @ tf.constant(self.inverse, r_a.dtype) * r_b, axis=-1))
+        return tf.reduce_mean(tf.reduce_sum(self.inverse.times(r_a) * r_b, axis=-1))
 
 
 class MultilevelPenalty(Penalty):
     """``n_patches`` patches on the mesh, ``coarse_patches`` on coarser ones, and a solve on the coarsest.
 
     Meshes are ``factor`` times as wide from one to the next, until one has at most ``coarsest`` interior nodes;
-    ``draws`` is the number of fine nodes sampled under a coarse hat. ``centres="covering"`` draws from a fifth of the
-    patches that still test each node.
+    ``draws`` is the number of fine nodes sampled under a coarse hat. ``centres`` as for :class:`TwoLevelPenalty`.
 
     >>> import pdevae
     >>> mesh, equation = pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0)
@@ -152,7 +163,7 @@ class MultilevelPenalty(Penalty):
         factor: float = 4.0,
         coarsest: int = 64,
         boundary: Boundary = None,
-        centres: Literal["covering"] | None = None,
+        centres: Literal["covering"] | None = "covering",
         dtype: tf.DType = tf.float64,
     ):
         at_least_one(n_patches=n_patches, coarse_patches=coarse_patches, draws=draws)
@@ -175,7 +186,7 @@ class MultilevelPenalty(Penalty):
     def quadratic_form(self):
         A = stiffness(self.weak.mesh)
         local = local_quadratic_form(self.local.patches, A)
-        parts = [(self.coarsest.Pi, self.coarsest.inverse)]
+        parts = [(self.coarsest.Pi, self.coarsest.inverse.dense.numpy())]
         if self.coarse is not None:
             p = self.coarse.patches
             parts.append((self.coarse.Pi, local_quadratic_form(p, stiffness(p.mesh))))

@@ -7,22 +7,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from check_shapes import check_shapes
+from tqdm.auto import tqdm
 
 from .._tensorflow import tf
 from ..elements import Elements, elements
 from ..fields import Field, values
 from ..minipatches import Patches
-from ..operators import element_residual
-from ..weak_form import WeakForm
+from ..weak_form import WeakForm, corner_sums
+
+_CHUNK = 1024  # patches factorised at a time
 
 
 class PatchBatch(NamedTuple):
     """The rows of the patch tables for P patches."""
 
-    index: tf.Tensor  # [P] row of the table
     nodes: tf.Tensor  # [P, K]
     x: tf.Tensor  # [P, K, 2]
-    corners: tf.Tensor  # [3, P, E] slots
+    corners: tf.Tensor  # [3, P·E] where each corner stands among the P·K nodes
     elements: Elements  # of all patches, one after another: E is P·E of the tables
 
 
@@ -39,48 +40,47 @@ class PatchTables:
     def batch(self, index: tf.Tensor) -> PatchBatch:
         nodes = tf.gather(self.nodes, index)
         x = tf.gather(self.points, nodes)
-        corners = tf.cast(tf.transpose(tf.gather(self.corners, index), [1, 0, 2]), tf.int32)
-        at_corners = tf.gather(tf.reshape(x, [-1, 2]), flat_places(corners, self.K))
-        return PatchBatch(index, nodes, x, corners, elements(at_corners))
+        slots = tf.cast(tf.transpose(tf.gather(self.corners, index), [1, 0, 2]), tf.int32)
+        corners = tf.reshape(slots + self.K * tf.range(index.shape[0])[:, None], [3, -1])
+        return PatchBatch(nodes, x, corners, elements(tf.gather(tf.reshape(x, [-1, 2]), corners)))
 
 
-def flat_places(corners: tf.Tensor, K: int) -> tf.Tensor:
-    """[3, P·E] where each corner stands among the P·K nodes of a batch."""
-    P = corners.shape[1]
-    return tf.reshape(corners + K * tf.range(P)[:, None], [3, -1])
-
-
-@check_shapes("return[all]: [M, P, E]")
-def corner_residuals(weak: WeakForm, batch: PatchBatch, mu: Field, z: Any) -> list[tf.Tensor]:
-    """r_ek on the elements of each patch, for the three corners."""
+@check_shapes("return: [M, P, K]")
+def patch_residuals(weak: WeakForm, batch: PatchBatch, mu: Field, z: Any) -> tf.Tensor:
+    """Σ r_ek over the corners in each slot of a patch: (L[z]μ − f)_q at the test nodes, parts of rows at the others."""
+    P, K = batch.nodes.shape
     u = values(mu, tf.reshape(batch.x, [-1, 2]), z)  # [M, P·K]
     u = weak.with_boundary(u, tf.reshape(batch.nodes, [-1]))
-    places = tf.unstack(flat_places(batch.corners, batch.nodes.shape[1]), num=3)
-    r = element_residual(weak.equation, batch.elements, [tf.gather(u, place, axis=1) for place in places], z)
-    return [tf.reshape(r_k, [-1, *batch.corners.shape[1:]]) for r_k in r]
+    r = corner_sums(weak.equation, batch.elements, batch.corners, u, z, P * K)
+    return tf.reshape(r, [-1, P, K])
 
 
-def test_indicators(batch: PatchBatch, Q: int, dtype) -> list[tf.Tensor]:
-    """[P, E, Q] for each corner k: 1 where corner k of the element is the test node q."""
-    return [tf.one_hot(slots, Q, dtype=dtype) for slots in tf.unstack(batch.corners, num=3)]
-
-
-def local_factors(batch: PatchBatch, indicators: list[tf.Tensor], is_test: tf.Tensor) -> tf.Tensor:
+def local_factors(batch: PatchBatch, is_test: tf.Tensor) -> tf.Tensor:
     """Cholesky factors of A_QQ, the stiffness matrix of each patch's test nodes; [P, Q, Q]."""
-    shape = batch.corners.shape[1:]
-    root = tf.reshape(tf.sqrt(batch.elements.area), shape)
+    (P, K), Q = batch.nodes.shape, is_test.shape[1]
+    root = tf.reshape(tf.sqrt(batch.elements.area), [P, -1])
+    slots = tf.reshape(batch.corners, [3, P, -1]) - K * tf.range(P)[:, None]
+    is_corner = [tf.one_hot(slot, Q, dtype=root.dtype) for slot in tf.unstack(slots)]  # [P, E, Q]
     A = tf.linalg.diag(tf.cast(~is_test, root.dtype))  # unused slots: the identity
-    for phi in tf.unstack(tf.reshape(batch.elements.grad_phi, [2, 3, *shape]), num=2):
-        B = sum((root * phi_k)[..., None] * one for phi_k, one in zip(tf.unstack(phi, num=3), indicators))
+    for phi in tf.unstack(tf.reshape(batch.elements.grad_phi, [2, 3, P, -1]), num=2):
+        B = sum((root * phi_k)[..., None] * one for phi_k, one in zip(tf.unstack(phi, num=3), is_corner))
         A += tf.matmul(B, B, transpose_a=True)  # A_QQ = Σ_e |e| ∇φ_q·∇φ_q'
     return tf.linalg.cholesky(A)
 
 
-@check_shapes("factors: [P, Q, Q]", "r: [M, P, Q]", "return: [M, P, Q]")
-def half_solve(factors: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
-    """C⁻¹r with A_QQ = CCᵀ, so that ‖C⁻¹r‖² = rᵀA_QQ⁻¹r."""
-    columns = tf.transpose(r, [1, 2, 0])
-    return tf.transpose(tf.linalg.triangular_solve(factors, columns), [2, 0, 1])
+def whitenings(tables: PatchTables, weight: np.ndarray, dtype) -> tf.Tensor:
+    """C⁻¹D for every patch, A_QQ = CCᵀ and D the weights of its test nodes: ‖C⁻¹Dr‖² = (Dr)ᵀA_QQ⁻¹(Dr); [C, Q, Q].
+
+    ``tables`` in double precision, ``weight`` by node; unused slots have weight 0.
+    """
+
+    def some(index):
+        batch, is_test = tables.batch(index), tf.gather(tables.is_test, index)
+        D = tf.where(is_test, tf.gather(tf.constant(weight), batch.nodes[:, : tables.Q]), 0.0)
+        return tf.cast(tf.linalg.triangular_solve(local_factors(batch, is_test), tf.linalg.diag(D)), dtype)
+
+    starts = tqdm(range(0, tables.C, _CHUNK), "local solves", delay=3, leave=False)
+    return tf.concat([some(tf.range(start, min(start + _CHUNK, tables.C))) for start in starts], axis=0)
 
 
 def local_quadratic_form(patches: Patches, A: sp.csc_matrix) -> sp.csr_matrix:

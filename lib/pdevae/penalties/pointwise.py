@@ -52,30 +52,46 @@ class PointwisePenalty(Penalty):
             total += tf.reduce_mean((values(mu, s, z) - g) ** 2)
         return total
 
+    def field_at(self, x: np.ndarray) -> Field:
+        """μ itself: nothing here depends on the nodes."""
+        places = tf.constant(np.asarray(x, float), self.dtype)
+        return lambda mu, z: values(mu, places, z)
+
 
 @check_shapes("x: [n, 2]", "return: [M, n]")
 def strong_residual(equation: Term, mu, x: tf.Tensor, z: Any) -> tf.Tensor:
-    """−∇·F + G at places x, by forward-mode differentiation of μ."""
-    along = [tf.broadcast_to(tf.constant(e, x.dtype), tf.shape(x)) for e in ((1.0, 0.0), (0.0, 1.0))]
+    """−∇·F + G at places x."""
 
     def at(x):
-        partials = []
-        for direction in along:
-            with tf.autodiff.ForwardAccumulator(x, direction) as forward:
-                u = values(mu, x, z)
-            partials.append(forward.jvp(u))
+        u, partials = with_partials(lambda x: values(mu, x, z), x)
         return x, z, u, tf.stack(partials, axis=-1)
 
     here = at(x)
-    _, G = flux_and_volume(equation, *here)
+    F, G = flux_and_volume(equation, *here)
     residual = tf.zeros_like(here[2]) if G is None else G
-    for d, direction in enumerate(along):
-        with tf.autodiff.ForwardAccumulator(x, direction) as forward:
-            F = equation.flux(*at(x))
-            F_d = None if F is None else F[..., d]
-        if F_d is not None:
-            residual -= forward.jvp(F_d)
+    if F is not None:
+        shape = tf.shape(here[3])
+        for d in range(2):
+            _, partials = with_partials(lambda x, d=d: tf.broadcast_to(equation.flux(*at(x)), shape)[..., d], x)
+            residual -= partials[d]
     return residual
+
+
+def with_partials(function, x: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """u = function(x) [M, n] and its derivatives along both axes, u_mn depending on x_n alone.
+
+    v = Σ_m g_mn ∂u_mn/∂x_n is linear in g, and its derivative in g is the one wanted: two reverse passes for any M.
+    (TensorFlow's forward mode gives wrong gradients when differentiated again inside a graph.)
+    """
+    with tf.GradientTape(persistent=True) as outer:
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            u = function(x)
+        g = tf.ones_like(u)
+        outer.watch(g)
+        v = inner.gradient(u, x, output_gradients=g, unconnected_gradients="zero")
+        along = tf.unstack(v, num=2, axis=1)
+    return u, [outer.gradient(part, g, unconnected_gradients="zero") for part in along]
 
 
 class _Simplices:

@@ -19,7 +19,7 @@ from ..operators import Term
 from ..solve import factorise
 from ..weak_form import Boundary, WeakForm, stiffness
 from .base import Penalty, Seed, as_seed, at_least_one, sample_patches
-from .patch_residual import PatchBatch, PatchTables, corner_residuals
+from .patch_residual import PatchTables, patch_residuals
 
 TAPERS = {
     "hard": lambda s: np.where(s < 1, 1.0, 0.0),  # the supplement's choice
@@ -79,14 +79,8 @@ class TaperedPenalty(Penalty):
     @check_shapes("index: [P]", "return: [M, P]")
     def row_terms(self, mu, z: Any, index: tf.Tensor) -> tf.Tensor:
         """r⁽ⁱ⁾ = w_i Σ_j Γ_ij w_j, w = L[z]μ − f, for the patches ``index`` (eq:mc_approx_to_reg)."""
-        batch: PatchBatch = self.tables.batch(index)
-        r = corner_residuals(self.weak, batch, mu, z)
-        row = tf.gather(self.Gamma_slots, index)
-        w_i, Gamma_w = 0.0, 0.0
-        for r_k, slots in zip(r, tf.unstack(batch.corners, num=3)):
-            w_i += tf.reduce_sum(tf.cast(slots == 0, r_k.dtype) * r_k, axis=-1)  # Σ_e δ_ek r_ek
-            Gamma_w += tf.reduce_sum(tf.gather(row, slots, batch_dims=1) * r_k, axis=-1)  # Σ_e γ_ek r_ek
-        return w_i * Gamma_w
+        w = patch_residuals(self.weak, self.tables.batch(index), mu, z)
+        return w[..., 0] * tf.reduce_sum(tf.gather(self.Gamma_slots, index) * w, axis=-1)  # w_i · Σ_j Γ_ij w_j
 
     def quadratic_form(self) -> LinearOperator:
         """Γ itself; needs all interior nodes as centres."""

@@ -21,7 +21,16 @@ from .forward import fig_fem_explan, fig_pde_as_smoothers
 from .jura import fig_jura_coefficients, fig_jura_cv, fig_jura_errors, fig_jura_maps, fig_jura_resplits
 from .jura_tables import tab_jura_printed_sets, tab_jura_results, tab_metals, tab_vae_networks
 from .minipatch import fig_minipatch, fig_mp_exper, fig_penalty_quality, fig_submesh
-from .transport import fig_accuracy_exper, fig_calibration, fig_posterior_quality, fig_time_compar
+from .transport import (
+    fig_accuracy_exper,
+    fig_calibration,
+    fig_ladder,
+    fig_million,
+    fig_posterior_quality,
+    fig_time_compar,
+)
+from .transport_tables import tab_boundary_factors, tab_settings
+from .why import fig_why
 
 __all__ = [
     "fig_aquifer",
@@ -39,6 +48,8 @@ __all__ = [
     "fig_accuracy_exper",
     "fig_calibration",
     "fig_fem_explan",
+    "fig_ladder",
+    "fig_million",
     "fig_minipatch",
     "fig_mp_exper",
     "fig_pde_as_smoothers",
@@ -53,10 +64,13 @@ __all__ = [
     "fig_jura_resplits",
     "fig_pde_reg_decoder",
     "fig_vae_models",
+    "fig_why",
     "fig_your_own_choice",
     "fig_your_own_problem",
+    "tab_boundary_factors",
     "tab_jura_printed_sets",
     "tab_jura_results",
     "tab_metals",
+    "tab_settings",
     "tab_vae_networks",
 ]

@@ -16,15 +16,25 @@ METHODS = {  # colour, marker, line, label
     "quadrature": ("k", ".", ":", "exact posterior (quadrature)"),
     "hmc-dense": ("0.35", "P", "-", "HMC, dense solve (the paper's)"),
     "hmc-sparse": ("0.55", "X", "-", "HMC, sparse adjoint"),
-    "trained-hard-32": (_REDS[2], "v", "-", "CVI$_{32}$ (the paper's)"),
-    "trained-hard-64": (_REDS[3], "<", "-", "CVI$_{64}$ (the paper's)"),
-    "trained-hard-128": (_REDS[4], "^", "-", "CVI$_{128}$ (the paper's)"),
-    "trained-wendland-32": (_C[1], "D", "-", "Wendland taper"),
-    "trained-pointwise": (_C[4], "p", "-", "point-wise (PINN)"),
+    "laplace": (_C[5], "*", "-", "Laplace, Gauss–Newton"),
+    "trained-overwritten-32": ("0.6", "4", "-", "as printed, boundary overwritten"),
+    "trained-printed-32": (_REDS[2], "v", "-", "CVI$_{32}$ as printed"),
+    "trained-printed-64": (_REDS[3], "<", "-", "CVI$_{64}$ as printed"),
+    "trained-printed-128": (_REDS[4], "^", "-", "CVI$_{128}$ as printed"),
+    "trained-coupled-32": (_C[8], "h", "-", "$N/P$"),
+    "trained-hard-32": (_C[1], "d", "-", "$N/P$, uncoupled"),
+    "trained-wendland-32": (_C[6], "D", "-", "Wendland taper"),
+    "trained-exact": (_C[2], "s", "-", "exact penalty (ours)"),
+    "trained-two-level": (_C[9], "o", "-", "two-level (ours)"),
+    "trained-multilevel": (_C[0], "o", "-", "multilevel (ours)"),
+    "trained-prior": (_C[4], "H", "-", "multilevel, decoder first (ours)"),
+    "trained-pointwise": (_C[7], "p", "-", "point-wise (PINN)"),
     "solved-hard": (_REDS[2], "v", "--", "hard taper, solved"),
-    "solved-exact": (_C[2], "s", "-", "exact penalty, solved (ours)"),
-    "solved-two-level": (_C[0], "o", "-", "two-level, solved (ours)"),
+    "solved-exact": (_C[2], "s", "--", "exact penalty, solved (ours)"),
+    "solved-two-level": (_C[0], "o", "--", "two-level, solved (ours)"),
 }
+_REFERENCES = ("quadrature", "hmc-sparse", "laplace")
+_KINDS = {"trained": "trained by descent", "solved": "last layer solved"}
 
 
 def _style(method: str, filled: bool = True) -> dict:
@@ -38,18 +48,56 @@ def _legend_below(figure: Figure, axes, ncols: int = 4) -> None:
     figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols, frameon=False)
 
 
+def _of_kind(kind: str) -> list[str]:
+    """The references, and the methods that are all trained or all solved."""
+    return [method for method in METHODS if method in _REFERENCES or method.startswith(kind)]
+
+
 def fig_accuracy_exper(table: pd.DataFrame) -> Figure:
-    """Validation error of posterior draws of the field against N: mean and standard error over replicates."""
-    figure, (row,) = panels(1, table.domain.nunique(), 7.2, 3.9, sharey=True)
-    for ax, (domain, part) in zip(row, table.groupby("domain", sort=False)):
-        for method in METHODS:
-            one = part[part.method == method].groupby("interior").mae  # a gap where no replicate has a posterior
-            if len(one):
-                mean, error = one.mean(), one.std() / np.sqrt(one.count())
-                ax.errorbar(mean.index, mean, error.fillna(0), capsize=2, elinewidth=0.8, **_style(method))
-        ax.set(xscale="log", yscale="log", xlabel="interior nodes $N$", title=f"{domain}")
-    row[0].set_ylabel("mean absolute error of $u$\n(mean ± standard error)")
-    _legend_below(figure, row, 3)
+    """Validation error of posterior draws of the field against N, over HMC's where it ran, else over the exact
+    posterior's: mean and standard error over replicates; trained methods above, solved ones below."""
+    domains = list(table.domain.unique())
+    figure, axes = panels(2, len(domains), 7.6, 6.2, sharex=True, sharey="row")
+    for row, (kind, title) in zip(axes, _KINDS.items()):
+        for ax, domain in zip(row, domains):
+            part = table[table.domain == domain]
+            for method in _of_kind(kind):
+                one = part[part.method == method].groupby("interior").mae  # a gap where no replicate has a posterior
+                if len(one):
+                    mean, error = one.mean(), one.std() / np.sqrt(one.count())
+                    ax.errorbar(mean.index, mean, error.fillna(0), capsize=2, elinewidth=0.8, **_style(method))
+            ax.set(xscale="log", yscale="log", title=f"{domain}, {title}")
+        row[0].set_ylabel("mean absolute error of $u$\n(mean ± standard error)")
+    for ax in axes[-1]:
+        ax.set_xlabel("interior nodes $N$")
+    _legend_below(figure, axes.ravel(), 3)
+    return figure
+
+
+def fig_ladder(table: pd.DataFrame) -> Figure:
+    """What each change brings: distance to the exact posterior by rung, a mark for each mesh size."""
+    domains, methods = list(table.domain.unique()), [m for m in table.method.unique() if m in METHODS]
+    sizes = sorted(table.nodes.unique())
+    colours = dict(zip(sizes, sns.color_palette("viridis", len(sizes))))
+    figure, axes = panels(2, len(domains), 4.4 * len(domains), 6.0, sharex=True, sharey="row")
+    for row, (measure, (name, band)) in zip(axes, list(_QUALITY.items())[:2]):
+        for ax, domain in zip(row, domains):
+            ax.axhspan(band[0] or 1e-4, band[1], color="0.92", zorder=0)
+            for k, n in enumerate(sizes):
+                part = table[(table.domain == domain) & (table.nodes == n)].groupby("method")[measure]
+                at = np.arange(len(methods)) + 0.16 * (k - (len(sizes) - 1) / 2)
+                low, middle, high = (part.quantile(q).reindex(methods) for q in (0.25, 0.5, 0.75))
+                ax.vlines(at, low, high, color=colours[n], lw=1)
+                ax.plot(at, middle, "o", color=colours[n], ms=4, label=f"{n:,} nodes")
+            ax.set(yscale="log", title=domain)
+            ax.yaxis.set_minor_formatter(NullFormatter())
+        row[0].set_ylabel(name)
+    axes[0, 0].set_ylim(5e-3, max(10, axes[0, 0].get_ylim()[1]))
+    axes[1, 0].set_yticks([0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0])
+    axes[1, 0].yaxis.set_major_formatter(ScalarFormatter())
+    for ax in axes[-1]:
+        ax.set_xticks(range(len(methods)), [METHODS[m][3] for m in methods], rotation=40, ha="right")
+    _legend_below(figure, axes[0], len(sizes))
     return figure
 
 
@@ -61,17 +109,17 @@ _QUALITY = {
 
 
 def fig_posterior_quality(table: pd.DataFrame) -> Figure:
-    """Distance of each posterior to the exact one against N: medians and quartiles over replicates."""
-    domains = list(table.domain.unique())
-    figure, axes = panels(len(domains), 3, 9.5, 2.5 * len(domains) + 0.9, sharex=True)
-    shown = [method for method in METHODS if method != "quadrature"]
-    for row, domain in zip(axes, domains):
+    """Distance of each posterior to the exact one against N: medians and quartiles over replicates; trained methods
+    beside trained ones, solved beside solved."""
+    rows = [(domain, kind) for kind in _KINDS for domain in table.domain.unique()]
+    figure, axes = panels(len(rows), 3, 9.5, 2.2 * len(rows) + 1.2, sharex=True)
+    for row, (domain, kind) in zip(axes, rows):
         for ax, (measure, (name, band)) in zip(row, _QUALITY.items()):
             if band:
                 ax.axhspan(band[0] or 1e-4, band[1], color="0.92", zorder=0)
-            for method in shown:
+            for method in _of_kind(kind)[1:]:
                 _medians(ax, table[(table.method == method) & (table.domain == domain)], method, measure)
-            ax.set(xscale="log", yscale="log", ylabel=name, title=domain)
+            ax.set(xscale="log", yscale="log", ylabel=name, title=f"{domain}, {_KINDS[kind]}")
             ax.yaxis.set_minor_formatter(NullFormatter())
             if measure == "sd_ratio":
                 ax.set_yticks([0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0])
@@ -133,10 +181,33 @@ def fig_time_compar(table: pd.DataFrame) -> Figure:
 
 
 _STEPS = {
-    "hard-32": _style("trained-hard-32") | {"label": "hard taper, $Q=32$, $P=16$"},
-    "two-level": _style("solved-two-level") | {"label": "two-level"},
-    "exact": _style("solved-exact") | {"label": "exact", "color": _C[9], "mfc": _C[9]},
+    "hard-32": _style("trained-hard-32") | {"label": "hard taper, $Q=32$, $P=8$"},
+    "multilevel": _style("trained-multilevel") | {"label": "multilevel (ours)"},
+    "two-level": _style("trained-two-level") | {"label": "two-level (ours)"},
+    "exact": _style("trained-exact") | {"label": "exact"},
 }
+
+
+def fig_million(table: pd.DataFrame) -> Figure:
+    """The same posterior from a thousand nodes to a million, in the same time: trained multilevel CVI."""
+    figure, (row,) = panels(1, 3, 9.5, 3.0)
+    colour = METHODS["trained-multilevel"][0]
+    for ax, measure, name, band in zip(
+        row, ("mean_error", "sd_ratio"), (_QUALITY["mean_error"][0], _QUALITY["sd_ratio"][0]), ((0, 0.25), (0.8, 1.25))
+    ):
+        ax.axhspan(*band, color="0.92", zorder=0)
+        ax.plot(table.nodes, table[measure], ".", color=colour, alpha=0.5, label="one problem")
+        ax.plot(table.groupby("nodes")[measure].median(), "o-", color=colour, label="median")
+        ax.set(xscale="log", xlabel="mesh nodes", ylabel=name)
+    row[0].set(ylim=(0, max(0.6, 1.1 * table.mean_error.max())), title="(a) posterior mean")
+    row[1].set(ylim=(0.6, 1.4), title="(b) posterior standard deviation")
+    row[0].legend(frameon=False)
+    training = (table.seconds - table.setup_seconds).groupby(table.nodes).median()
+    row[2].plot(training, "o-", color=colour, label="10,000 training steps")
+    row[2].plot(table.groupby("nodes").setup_seconds.median(), ".:", color="0.4", label="set-up: tables, compilation")
+    row[2].set(xscale="log", yscale="log", xlabel="mesh nodes", ylabel="seconds, one core", title="(c) time")
+    row[2].legend(frameon=False)
+    return figure
 
 
 def fig_calibration(table: pd.DataFrame) -> Figure:
