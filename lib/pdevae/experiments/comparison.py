@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
-
-# Whose settings a trained method takes: the last ε (the first is ten times it) and Adam's rate
-CHOSEN_BY = {
-    "trained-printed-32": ("printed", "overwritten", "coupled"),
-    "trained-hard-32": ("hard", "wendland"),
-    "trained-multilevel": ("exact", "two-level", "multilevel", "prior"),
-    "trained-pointwise": ("pointwise",),
-}
-
-
-def trials(settings: dict, domains, nodes: int, steps: int, eps, rates, pointwise_eps) -> list[dict]:
-    """Every setting tried, as configurations of ``transport.trial``; one rate for the point-wise penalty, at four times
-    the cost."""
-    tried = {
-        method: [(e, r) for e in pointwise_eps for r in rates[-1:]]
-        if "pointwise" in method
-        else list(product(eps, rates))
-        for method in CHOSEN_BY
-    }
-    return [
-        settings | {"domain": domain, "nodes": nodes, "method": method, "steps": steps, "eps": e, "rate": r}
-        for method in CHOSEN_BY
-        for domain in domains
-        for e, r in tried[method]
-    ]
-
-
-def chosen(tried: pd.DataFrame) -> dict[str, dict]:
-    """For each rung the setting of the largest mean effective sample size."""
-    mean = tried.groupby(["method", "eps", "rate"]).ess.mean()
-    best = {method: dict(zip(("eps", "rate"), mean[method].idxmax())) for method in CHOSEN_BY}
-    return {rung: best[method] for method, rungs in CHOSEN_BY.items() for rung in rungs}
 
 
 def configs(settings: dict, domains, sizes, methods, steps: int, budget: int, chosen: dict) -> list[dict]:
     """One configuration for each domain, mesh size and method."""
 
-    def own(method: str) -> dict:
+    def own(method: str, nodes: int) -> dict:
         how, _, rest = method.partition("-")
         if how == "trained":
-            return {"steps": steps, **chosen[rest.rstrip("-0123456789")]}
+            rung = rest.rstrip("-0123456789")
+            return {"steps": steps} | chosen.get((rung, nodes), chosen[rung])
         return {"budget": budget} if how == "hmc" else {}
 
     return [
-        settings | {"domain": domain, "nodes": n, "method": method} | own(method)
+        settings | {"domain": domain, "nodes": n, "method": method} | own(method, n)
         for domain in domains
         for method in methods
         for n in sizes
@@ -112,10 +79,18 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     return measures.assign(failed=by.failed.sum())
 
 
-def mae_against(table: pd.DataFrame, method: str, reference: str) -> pd.Series:
-    """Mean validation error less the reference's, in the reference's standard errors, by domain and size."""
-    by = table.groupby(["method", "domain", "nodes"]).mae.agg(["mean", "sem"])
-    return (by.loc[method, "mean"] - by.loc[reference, "mean"]) / by.loc[reference, "sem"]
+def with_sampling(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with a method ``sampling``: HMC's runs, and draws of the exact posterior on meshes without."""
+    where = ["domain", "nodes"]
+    hmc, grid = (table[table.method == method] for method in ("hmc-sparse", "quadrature"))
+    alone = ~pd.MultiIndex.from_frame(grid[where]).isin(pd.MultiIndex.from_frame(hmc[where]))
+    return pd.concat([table, pd.concat([hmc, grid[alone]]).assign(method="sampling")], ignore_index=True)
+
+
+def mae_against(table: pd.DataFrame, method: str) -> pd.Series:
+    """Mean validation error less that of sampling, in the latter's standard errors, by domain and size."""
+    by = with_sampling(table).groupby(["method", "domain", "nodes"]).mae.agg(["mean", "sem"])
+    return (by.loc[method, "mean"] - by.loc["sampling", "mean"]) / by.loc["sampling", "sem"]
 
 
 def by_size(values: pd.Series, form: str) -> str:

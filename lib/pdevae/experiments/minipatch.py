@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from skfem import Basis, ElementTriP1
@@ -14,7 +16,7 @@ from ..mesh import Mesh
 from ..minipatches import patches, radius_for
 from ..operators import Diffusion, Source, Term, Transport
 from ..penalties import MultilevelPenalty, Penalty, TaperedPenalty, TwoLevelPenalty
-from ..penalties.base import quadratic
+from ..penalties.base import on_host, quadratic
 from ..penalties.tapered import gamma_matrix, tapered_rows
 from ..solve import factorise
 from ..spectra import captured_share, relative_eigenvalues
@@ -180,8 +182,7 @@ def _full_sum(penalty: Penalty, mu) -> tf.Tensor:
     """rᵀBr with every patch in it."""
     z = tf.zeros([1, 1], tf.float64)
     r = penalty.weak.residual(penalty.weak.values(mu, z), z)
-    B = penalty.quadratic_form()
-    return quadratic(r, B.matmat)[0]
+    return quadratic(r, partial(on_host, penalty.quadratic_form().matmat))[0]
 
 
 def _gradient(loss, weights) -> tf.Tensor:

@@ -20,8 +20,6 @@ from ..penalties import ExactPenalty, MultilevelPenalty, Penalty, PointwisePenal
 from ..schedules import Geometric
 from ..weak_form import WeakForm
 
-_NODES_PER_STEP = 256  # test nodes a training step sees, in patches of any size
-_POINTS_PER_STEP = 128  # of the point-wise penalty: with a Laplacian a place costs as much as four nodes
 _VALIDATION = 200  # places where the field is predicted
 _PREDICTIONS = 50  # posterior draws that predict it
 _CHECKS = 200  # exact solves at draws of q that judge a setting
@@ -46,6 +44,9 @@ RUNGS = {
     "prior": ("multilevel", "prior"),  # (h)
     "pointwise": ("pointwise", "wider"),
 }
+
+
+SETTINGS = ("eps", "rate", "width", "samples", "tests")  # what is chosen: see comparison.trials
 
 
 @cache
@@ -82,22 +83,25 @@ def method_of(config: dict):
         return HMC(name, budget=config.get("budget", np.inf))
     if how == "solved":
         return SolvedCVI(FORMS[name])
-    return trained(name, config["domain"], config["nodes"], config["steps"], config["eps"], config["rate"])
+    return trained(name, *(config[key] for key in ("domain", "nodes", "steps", *SETTINGS)))
 
 
 @lru_cache(maxsize=4)
-def trained(rung: str, domain: str, nodes: int, steps: int, eps: float, rate: float) -> CVI:
-    """A rung of the ladder; ``hard-64`` has patches of 64 test nodes. ε falls tenfold, to ``eps``, in 0.7 of the steps.
+def trained(rung: str, domain: str, nodes: int, steps: int, eps, rate, width: int, samples: int, tests: int) -> CVI:
+    """A rung of the ladder; ``hard-64`` has patches of 64 test nodes, and a step sees ``tests`` of them in all.
 
-    As printed, the penalty is an estimate of R/N: ``eps`` is then that of the mesh of 500 nodes, kept for all.
+    ε falls tenfold, to ``eps``, in 0.7 of the steps. As printed, the penalty is an estimate of R/N, N test nodes in
+    the mesh: its ε is ``eps``/√N.
     """
     name, patch_nodes = _parts(rung)
     kind, serves = RUNGS[name]
-    scale = len(mesh_of(domain, 500).interior) ** -0.5 if name == "printed" else 1.0
+    scale = len(mesh_of(domain, nodes).interior) ** -0.5 if name in ("printed", "overwritten") else 1.0
     return CVI(
-        lambda mesh, equation: _penalty(name, kind, patch_nodes, domain, mesh, equation),
+        lambda mesh, equation: _penalty(name, kind, patch_nodes, tests, domain, mesh, equation),
         Geometric(10 * eps * scale, eps * scale, steps=int(0.7 * steps)),
         steps,
+        samples,
+        width,
         learning_rate=rate,
         serves=serves,
         spread=1.3 if serves == "prior" else 1.5,
@@ -110,41 +114,50 @@ def _parts(rung: str) -> tuple[str, int]:
     return name, int(patch_nodes)
 
 
-def _penalty(name: str, kind: str, patch_nodes: int, domain: str, mesh: Mesh, equation: Term, centres=None) -> Penalty:
+def _penalty(name, kind, patch_nodes: int, tests: int, domain, mesh: Mesh, equation: Term, centres=None) -> Penalty:
     common = {"boundary": 0.0, "dtype": tf.float32}
     if name == "overwritten":
         common["boundary"] = (np.zeros(mesh.n_nodes), np.where(mesh.is_boundary, 0.0, 1.0))
     Q = min(patch_nodes, len(mesh.interior))
-    patch = common | {"patch_nodes": Q, "n_patches": max(_NODES_PER_STEP // patch_nodes, 1)}
+    patch = common | {"patch_nodes": Q, "n_patches": max(tests // patch_nodes, 1)}
     if kind == "exact":
         return ExactPenalty(mesh, equation, **common)
     if kind == "pointwise":
-        return _Pointwise(mesh, equation, domain)
+        return _Pointwise(mesh, equation, tests // 2, domain)
     if kind == "two-level":
         return TwoLevelPenalty(mesh, equation, **patch)
     if kind == "multilevel":
         return MultilevelPenalty(mesh, equation, coarse_patches=2, **patch)
-    normalisation = "paper" if name == "printed" else "unbiased"
+    normalisation = "paper" if name in ("printed", "overwritten") else "unbiased"
     return TaperedPenalty(mesh, equation, taper=kind, normalisation=normalisation, centres=centres, **patch)
 
 
 class _Pointwise(Penalty):
-    """The point-wise penalty. It differentiates the field twice, so a factor must be smooth in closed form: 1 − |x|².
-
-    There is none for the star: there the boundary is penalised, as printed (eq:pointwise_pde_reg).
+    """The point-wise penalty at half as many places as the others have test nodes: with two derivatives a place still
+    costs twice as much as a node. It needs a factor that is smooth in closed form.
     """
 
-    def __init__(self, mesh: Mesh, equation: Term, domain: str):
-        met = domain == "disc"
-        self.factor = (lambda x: 1 - tf.reduce_sum(x**2, axis=1)) if met else (lambda x: 1.0)
-        self.penalty = PointwisePenalty(
-            mesh, equation, n_points=_POINTS_PER_STEP, boundary=None if met else 0.0, dtype=tf.float32
-        )
-        w = np.where(mesh.is_boundary, 0.0, 1 - np.sum(mesh.points**2, axis=1))
-        self.weak = WeakForm(mesh, equation, (np.zeros(mesh.n_nodes), w) if met else None, tf.float32)
+    def __init__(self, mesh: Mesh, equation: Term, places: int, domain: str):
+        self.factor = _SMOOTH_FACTORS[domain]
+        self.penalty = PointwisePenalty(mesh, equation, n_points=places, dtype=tf.float32)
+        w = np.where(mesh.is_boundary, 0.0, self.factor(tf.constant(mesh.points)))
+        self.weak = WeakForm(mesh, equation, (np.zeros(mesh.n_nodes), w), tf.float32)
 
     def __call__(self, mu, z, seed):
         return self.penalty(lambda x, z: self.factor(x) * mu(x, z), z, seed)
+
+
+def _disc_factor(x: tf.Tensor) -> tf.Tensor:
+    return 1 - tf.reduce_sum(x**2, axis=1)
+
+
+def _star_factor(x: tf.Tensor) -> tf.Tensor:
+    """1 − (|x|/r(θ))⁴ with the star's r(θ) = 1 + 0.3 sin 5θ; four times differentiable at the origin."""
+    angle, square = tf.atan2(x[:, 1], x[:, 0]), tf.reduce_sum(x**2, axis=1)
+    return 1 - square**2 / (1 + 0.3 * tf.sin(5 * angle)) ** 4
+
+
+_SMOOTH_FACTORS = {"disc": _disc_factor, "star": _star_factor}
 
 
 def infer(config: dict, seed: int) -> dict:
@@ -205,11 +218,11 @@ def step_cost(config: dict, seed: int) -> dict:
     problem = problem_of(config, seed)
     begun = time.perf_counter()
     name, patch_nodes = _parts(config["method"])
-    penalty = _penalty(
-        name, RUNGS[name][0], patch_nodes, config["domain"], problem.mesh, problem.equation, centres=_few(problem.mesh)
-    )
+    where = (config["domain"], problem.mesh, problem.equation)
+    penalty = _penalty(name, RUNGS[name][0], patch_nodes, config["tests"], *where, centres=_few(problem.mesh))
     setup = time.perf_counter() - begun
-    method = CVI(lambda *_: penalty, Geometric(0.03, 0.003, steps=1000), xla=penalty.compiles)
+    schedule, size = Geometric(0.03, 0.003, steps=1000), {name: config[name] for name in ("samples", "width")}
+    method = CVI(lambda *_: penalty, schedule, xla=penalty.compiles, **size)
     block, readings, state = Training(method, penalty).joint, Readings.of(problem, penalty, seed), method.start(seed)
     span = tf.constant([0, config["steps"], config["steps"]])
     block(state, readings, span)  # compiles

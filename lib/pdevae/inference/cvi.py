@@ -178,7 +178,7 @@ class Training:
         steps, start = self.method.steps, self.method.start(int(readings.seed))
         if self.method.serves != "prior":
             return self._descend(self.joint, start, readings, steps)
-        return self._descend(self.q_alone, start._replace(weights=self.decoder), readings, steps // 4)
+        return self._descend(self.q_alone, start._replace(weights=self.decoder), readings, steps)
 
     def _decoder_for_any_readings(self) -> tf.Tensor:
         """No readings enter, so one decoder serves them all; its seed is 0."""

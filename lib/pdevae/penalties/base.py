@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,20 +65,28 @@ class Inverse:
 
     def times(self, r: tf.Tensor) -> tf.Tensor:
         """A⁻¹r for each row of r [M, N]; not differentiated if on the host."""
-        if self.compiles:
-            return r @ self.dense
-        solve = lambda r: self.factors.solve(r.T.astype(np.float64)).T.astype(r.dtype)  # noqa: E731
-        return tf.ensure_shape(tf.numpy_function(solve, [r], r.dtype), r.shape)
+        return r @ self.dense if self.compiles else on_host(self.factors.solve, r)
 
     def norm(self, r: tf.Tensor) -> tf.Tensor:
-        """rᵀA⁻¹r for each row of r [M, N]; its gradient is 2A⁻¹r."""
+        """rᵀA⁻¹r for each row of r [M, N]."""
+        return quadratic(r, self.times)
 
-        @tf.custom_gradient
-        def value(r):
-            y = self.times(r)
-            return tf.reduce_sum(r * y, axis=1), lambda upstream: 2 * upstream[:, None] * y
 
-        return value(r)
+def on_host(apply: Callable[[np.ndarray], np.ndarray], r: tf.Tensor) -> tf.Tensor:
+    """Br for each row of r [M, N]; ``apply`` maps columns r to Br in NumPy, double precision."""
+    rows = lambda r: apply(r.T.astype(np.float64)).T.astype(r.dtype)  # noqa: E731
+    return tf.ensure_shape(tf.numpy_function(rows, [r], r.dtype), r.shape)
+
+
+def quadratic(r: tf.Tensor, times: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """rᵀBr for each row of r [M, N]; ``times`` gives Br with B symmetric, so the gradient is 2Br."""
+
+    @tf.custom_gradient
+    def value(r):
+        Br = times(r)
+        return tf.reduce_sum(r * Br, axis=1), lambda upstream: 2 * upstream[:, None] * Br
+
+    return value(r)
 
 
 def as_seed(seed: Any) -> tf.Tensor:

@@ -30,15 +30,21 @@ def tab_boundary_factors(table: pd.DataFrame) -> Table:
 
 
 def tab_settings(table: pd.DataFrame) -> Table:
-    """Effective sample size of the importance weights (share of draws) by setting; the chosen one in bold."""
-    mean = table.groupby(["method", "eps", "rate"], sort=False)[["ess", "k"]].mean()
+    """Effective sample size of the importance weights (share of draws), mean over regions; the chosen setting in bold.
+
+    Three choices after one another: the size of a step, ε and Adam's rate, for the printed objective ε on each mesh.
+    """
     blocks = []
-    for method in table.method.unique():
-        one = mean.loc[method]
-        rows = []
-        for (eps, rate), row in one.iterrows():
-            text = f"{row.ess:.2f}"
-            ess = bold(text) if row.ess == one.ess.max() else text
-            rows.append([method.removeprefix("trained-"), f"{eps:g}", f"{rate:g}", ess, f"{row.k:.1f}"])
-        blocks.append(rows)
-    return Table("lrrrr", ["Method", "last ε", "rate", "effective share", "Pareto k"], blocks)
+    for _, tried in table.groupby(["choice", "nodes"], sort=False):
+        keys = ["method", "nodes", "width", "samples", "tests", "eps", "rate", "chosen"]
+        for _, one in tried.groupby("method", sort=False):
+            rows = one.groupby(keys, sort=False)[["ess", "k"]].mean().reset_index()
+            blocks.append([_setting(row) for row in rows.itertuples()])
+    heads = ["Method", "nodes", "width", "samples", "test nodes", "last ε", "rate", "effective share", "Pareto k"]
+    return Table("lrrrrrrrr", heads, blocks)
+
+
+def _setting(row) -> list[str]:
+    numbers = [f"{row.nodes:,}", row.width, row.samples, row.tests, f"{row.eps:g}", f"{row.rate:g}"]
+    ess = f"{row.ess:.2f}"
+    return [row.method.removeprefix("trained-"), *map(str, numbers), bold(ess) if row.chosen else ess, f"{row.k:.1f}"]
