@@ -45,8 +45,8 @@ def network():
     return weights, mu
 
 
-def training_step(loss, weights):
-    @tf.function
+def training_step(loss, weights, compiled: bool = False):
+    @tf.function(jit_compile=compiled)
     def step(seed):
         with tf.GradientTape() as tape:
             value = loss(seed)

@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import psutil
-from core import EQUATION, N_PATCHES, PATCH_NODES, SAMPLES, TAPER_CENTRES, network, training_step
+from core import EQUATION, N_PATCHES, PATCH_NODES, SAMPLES, SEED, TAPER_CENTRES, network, training_step
 from tqdm import tqdm
 
 import pdevae
@@ -59,7 +59,7 @@ def measured(name: str, nodes: int) -> dict:
     tabled = time.perf_counter()
     weights, mu = network()
     z = tf.constant(np.random.default_rng(0).normal(size=(SAMPLES, 2)))
-    step = training_step(lambda seed: penalty(mu, z, seed), weights)
+    step = training_step(lambda seed: penalty(mu, z, seed), weights, penalty.compiles)
     step()
     taken = []
     while len(taken) < STEPS and sum(taken) < SECONDS:
@@ -72,7 +72,7 @@ def measured(name: str, nodes: int) -> dict:
         "mesh_seconds": meshed - begun,
         "tables_seconds": tabled - meshed,
         "step_seconds": float(np.median(taken)),
-        "floor_seconds": floor(name, mesh, penalty),
+        "floor_seconds": floor(name, penalty, z),
         "mesh_gigabytes": before,
         "peak_gigabytes": _peak_gigabytes(),
     }
@@ -82,18 +82,28 @@ def _peak_gigabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def floor(name: str, mesh: pdevae.Mesh, penalty: pdevae.Penalty) -> float:
+def floor(name: str, penalty: pdevae.Penalty, z: tf.Tensor) -> float:
     """The larger of arithmetic and traffic that a step cannot avoid, in seconds."""
     parameters = 4 * 32 + 32 * 64 + 64 * 64 + 64
-    everywhere = name in ("exact", "two-level")
-    patch_values = 0 if name == "exact" else N_PATCHES * 2 * PATCH_NODES  # about as many nodes around as tests
-    values = SAMPLES * ((mesh.n_nodes if everywhere else 0) + patch_values)
+    values = SAMPLES * _places(penalty, z)
     flops = 3 * 2 * parameters * values  # forwards once, backwards twice
     bytes_moved = 8 * 3 * (32 + 64 + 64) * values  # activations written, read back, their gradients
     if name == "exact":
         bytes_moved += 2 * 12 * (penalty.inverse.factors.L.nnz + penalty.inverse.factors.U.nnz) * SAMPLES
     flops_per_second, bytes_per_second = machine()
     return max(flops / flops_per_second, bytes_moved / bytes_per_second)
+
+
+def _places(penalty: pdevae.Penalty, z: tf.Tensor) -> int:
+    """At how many places a step asks for the field."""
+    asked = []
+
+    def mu(x, z):
+        asked.append(int(x.shape[0]))
+        return tf.zeros([SAMPLES, x.shape[0]], x.dtype)
+
+    penalty(mu, z, SEED)
+    return sum(asked)
 
 
 def machine() -> tuple[float, float]:
@@ -148,6 +158,15 @@ def bars(table: pd.DataFrame) -> None:
         )
     million = table[table.nodes.between(9e5, 1.1e6)].set_index("penalty")
     every, some = (million.loc[name] for name in PENALTIES[-2:])
+    times = some.step_seconds / some.floor_seconds
+    made.add(
+        "scaling_floor",
+        f"A step of the multilevel penalty with its gradient, {some.nodes:,.0f} nodes: times its floor (arithmetic of the "
+        "network at the places it looks at, and bytes)",
+        "≤ 3",
+        f"{times:.1f} ({1e3 * some.step_seconds:.1f} ms against {1e3 * some.floor_seconds:.1f} ms)",
+        times <= 3,
+    )
     faster = every.tables_seconds / some.tables_seconds
     made.add(
         "scaling_tables",

@@ -55,9 +55,12 @@ class Run:
         self.written[name] = sha256(self.folder / f"{name}.csv")
         return made
 
-    def claim(self, claim_id: str, source: str, claim: str, paper_value, our_value, verdict: str, artefact: str):
+    def claim(
+        self, claim_id: str, source: str, claim: str, paper_value, our_value, verdict: str, artefact: str, depends_on=""
+    ):
         """One row of claims.csv; ``source`` is a label of the paper, or "bar" for a target of our own."""
-        row = claims.row(claim_id, source, claim, paper_value, our_value, verdict, self.profile_name, artefact)
+        profile = self.profile_name
+        row = claims.row(claim_id, source, claim, paper_value, our_value, verdict, profile, artefact, depends_on)
         self.rows.append(row)
         print(f"{row['verdict']:>14}  {row['claim_id']}: {row['our_value']}")
 

@@ -9,16 +9,17 @@ import pandas as pd
 from ..errors import UserError
 from .files import write_text
 
-COLUMNS = ["claim_id", "source", "claim", "paper_value", "our_value", "verdict", "profile", "artefact"]
+COLUMNS = ["claim_id", "source", "claim", "paper_value", "our_value", "verdict", "profile", "artefact", "depends_on"]
 PAPER_VERDICTS = ("reproduced", "partly", "not reproduced", "not testable")
 BAR_VERDICTS = ("met", "missed")
 
 
-def row(claim_id, source, claim, paper_value, our_value, verdict, profile, artefact) -> dict[str, str]:
+def row(claim_id, source, claim, paper_value, our_value, verdict, profile, artefact, depends_on="") -> dict[str, str]:
+    """``depends_on``: a choice of ours, not stated in the paper, without which the verdict might be another."""
     allowed = BAR_VERDICTS if source == "bar" else PAPER_VERDICTS
     if verdict not in allowed:
         raise UserError(f"claim {claim_id}: verdict {verdict!r} is none of {', '.join(allowed)}")
-    values = (claim_id, source, claim, paper_value, our_value, verdict, profile, artefact)
+    values = (claim_id, source, claim, paper_value, our_value, verdict, profile, artefact, depends_on)
     return dict(zip(COLUMNS, map(str, values)))
 
 

@@ -46,5 +46,6 @@ def _line(row, notebook: dict[str, str]) -> str:
     else:
         script = row.artefact.replace(".csv", ".py")
         source = f"[{script}]({script}) → [{row.artefact}]({row.artefact})"
-    cells = (row.claim, row.paper_value, row.our_value, f"**{row.verdict}**", source)
+    ours = row.our_value + (f". Hangs on: {row.depends_on}" if row.depends_on else "")
+    cells = (row.claim, row.paper_value, ours, f"**{row.verdict}**", source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -8,7 +8,8 @@ from ...models.surrogate import Surrogate, Wells
 from ..members import joined, padded
 from .splits import Member, Standardised, members, places, plain, scored
 
-SETTINGS = ("mechanism", "penalty", "n_patches", "log_a_sd", "source_sd", "eps_start", "eps_end", "period")
+SETTINGS = ("mechanism", "penalty", "n_patches", "log_a_sd", "log_a_length", "source_sd", "source_length")
+SETTINGS += ("eps_start", "eps_end", "period", "learning_rate")
 
 
 def network(config: dict, seed: int) -> dict:

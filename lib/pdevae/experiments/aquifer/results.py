@@ -18,7 +18,7 @@ PAPER = {  # tab:aquifer_results: MAE and MSE with their ± 2 sd, standardised d
     "GP-DT": (0.158, 0.001, 0.039, 0.001),
 }
 SETTINGS = ["log_a_sd", "log_a_length", "source_sd", "transport_sd", "trend", "covariate_sd", "eps_start", "eps_end"]
-SETTINGS += ["cycles", "steps"]
+SETTINGS += ["source_length", "learning_rate", "cycles", "steps"]
 _BLOCK = 20.0  # km: wells of a block are resampled together
 
 
