@@ -161,8 +161,8 @@ def bars(table: pd.DataFrame) -> None:
     times = some.step_seconds / some.floor_seconds
     made.add(
         "scaling_floor",
-        f"A step of the multilevel penalty with its gradient, {some.nodes:,.0f} nodes: times its floor (arithmetic of the "
-        "network at the places it looks at, and bytes)",
+        f"A step of the multilevel penalty with its gradient, {some.nodes:,.0f} nodes: times its floor (the "
+        "network's arithmetic at the places it looks at, and bytes)",
         "≤ 3",
         f"{times:.1f} ({1e3 * some.step_seconds:.1f} ms against {1e3 * some.floor_seconds:.1f} ms)",
         times <= 3,
