@@ -33,10 +33,10 @@ def mesh_of(domain: str, nodes: int) -> Mesh:
 
 def penalty_of(method: str, mesh: Mesh, equation: Term, patch_nodes: int, n_patches: int = 1) -> Penalty:
     if method == "two-level":
-        return TwoLevelPenalty(mesh, equation, patch_nodes, n_patches=n_patches, boundary=0.0)
+        return TwoLevelPenalty(mesh, equation, patch_nodes, n_patches=n_patches)
     if method == "multilevel":
-        return MultilevelPenalty(mesh, equation, patch_nodes, n_patches=n_patches, boundary=0.0)
-    return TaperedPenalty(mesh, equation, patch_nodes=patch_nodes, n_patches=n_patches, taper=method, boundary=0.0)
+        return MultilevelPenalty(mesh, equation, patch_nodes, n_patches=n_patches)
+    return TaperedPenalty(mesh, equation, patch_nodes=patch_nodes, n_patches=n_patches, taper=method)
 
 
 def minipatch_picture(nodes: int, patch_nodes: int, near=(0.25, 0.1)) -> pd.DataFrame:
@@ -151,7 +151,7 @@ def _noise_to_signal(penalty: Penalty, mu, weights, seed: int, draws: int) -> fl
 def multilevel_bias(config: dict, seed: int) -> dict[str, float]:
     """Mean of many multilevel estimates against their full sum: the coarse residuals are sampled, is it seen?"""
     mesh = mesh_of(config["domain"], config["nodes"])
-    penalty = MultilevelPenalty(mesh, _EQUATION, 32, coarse_patches=4, draws=2, boundary=0.0)
+    penalty = MultilevelPenalty(mesh, _EQUATION, 32, coarse_patches=4, draws=2)
     _, mu = small_network(seed)
     full = float(_full_sum(penalty, mu))
     step = graph(lambda s: penalty(mu, tf.zeros([1, 1], tf.float64), s))

@@ -6,6 +6,7 @@ its gradient the adjoint equation, so that whatever differentiates a TensorFlow 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -131,7 +132,7 @@ class InverseProblem:
 
 
 class Forward:
-    """u of z, by Newton's method with sparse solves; the factors of the last z are kept for the adjoint."""
+    """u of z by Newton's method: residuals and tangents in the graph, sparse factorisations on the host."""
 
     def __init__(self, weak: WeakForm, latents: Latents):
         self.weak, self.latents, self.mesh = weak, latents, weak.mesh
@@ -139,58 +140,58 @@ class Forward:
         if known is None or np.isnan(known[weak.mesh.is_boundary]).any():
             raise UserError("a solve needs u at every boundary node: give boundary=…, or use CVI, which needs no solve")
         self.start = np.where(weak.mesh.is_boundary, known, 0.0)
+        number = weak.mesh.interior_number
+        self.places = np.where(
+            number < 0, len(weak.mesh.interior), number
+        )  # boundary nodes take the zero behind the rest
         self.residual = graph(lambda u, z: weak.residual(u, latents.seen(z)), jit_compile=True)
         self.tangents = graph(self._tangents, jit_compile=True)
-        self.kept: dict[bytes, tuple] = {}
+        self.field = graph(self._newton)
+        self.kept: tuple[bytes, list] = (b"", [])
 
     def solve(self, z: tf.Tensor) -> tf.Tensor:
-        z = tf.cast(z, tf.float64)
-        N = len(self.mesh.interior)
+        """u [M, n], differentiable by the adjoint equation Lᵀλ = ū, z̄ = −λᵀ ∂r/∂z."""
 
         @tf.custom_gradient
         def field(z):
-            u = tf.ensure_shape(tf.numpy_function(self._solved, [z], tf.float64), [z.shape[0], self.mesh.n_nodes])
+            u = tf.ensure_shape(self.field(z), [z.shape[0], self.mesh.n_nodes])
 
             def adjoint(u_bar):
-                lam = tf.numpy_function(self._adjoint, [z, u_bar], tf.float64)
+                lam = self._host_solve(self.tangents(u, z), tf.gather(u_bar, self.mesh.interior, axis=1), True)
                 with tf.GradientTape() as tape:
                     tape.watch(z)
                     r = self.weak.residual(tf.stop_gradient(u), self.latents.seen(z))
-                return tape.gradient(r, z, output_gradients=-tf.ensure_shape(lam, [z.shape[0], N]))
+                return tape.gradient(r, z, output_gradients=-lam)
 
             return u, adjoint
 
-        return field(z)
+        return field(tf.cast(z, tf.float64))
 
-    def _solved(self, z: np.ndarray) -> np.ndarray:
-        u = np.tile(self.start, (len(z), 1))
-        r = self.residual(tf.constant(u), tf.constant(z)).numpy()
-        first = np.maximum(np.linalg.norm(r, axis=1), 1e-300)
-        for _ in range(_MOST_STEPS):
-            size = np.linalg.norm(r, axis=1)
-            if (size <= _TOLERANCE * first).all():
-                self._keep(z, u)
-                return u
-            u, r = self._newton_step(u, r, size, z)
-        raise UserError(
-            f"Newton's method did not converge in {_MOST_STEPS} steps: is the equation solvable for every z of the "
-            "prior? A narrower prior may help"
-        )
+    def _newton(self, z: tf.Tensor) -> tf.Tensor:
+        """From the boundary's values to r = 0; a step is halved where the residual would grow."""
+        u = tf.tile(tf.constant(self.start)[None], [z.shape[0], 1])
+        first = self.residual(u, z)
+        enough = _TOLERANCE * tf.norm(first, axis=1)
 
-    def _newton_step(self, u, r, size, z):
-        """A step for every sample, halved where the residual would grow."""
-        move = np.zeros_like(u)
-        for m, factors in enumerate(self._factors(u, z)):
-            move[m, self.mesh.interior] = -factors.solve(r[m])
-        length = np.ones(len(z))
-        for _ in range(_HALVINGS):
-            trial = u + length[:, None] * move
-            r_trial = self.residual(tf.constant(trial), tf.constant(z)).numpy()
-            grown = ~(np.linalg.norm(r_trial, axis=1) <= np.maximum(size, 1e-300))
-            if not grown.any():
-                break
-            length[grown] /= 2
-        return trial, r_trial
+        def step(k, u, r):
+            inside = -self._host_solve(self.tangents(u, z), r, False)
+            move = tf.gather(tf.pad(inside, [[0, 0], [0, 1]]), self.places, axis=1)
+            size = tf.norm(r, axis=1)
+
+            def halve(j, length, _):
+                r_trial = self.residual(u + length[:, None] * move, z)
+                grown = ~(tf.norm(r_trial, axis=1) <= size)
+                return j + 1, tf.where(grown, length / 2, length), grown
+
+            some = (tf.constant(0), tf.ones_like(size), tf.ones_like(size, tf.bool))
+            _, length, _ = tf.while_loop(lambda j, _, grown: (j < _HALVINGS) & tf.reduce_any(grown), halve, some)
+            u = u + length[:, None] * move
+            return k + 1, u, self.residual(u, z)
+
+        goes_on = lambda k, u, r: (k < _MOST_STEPS) & tf.reduce_any(tf.norm(r, axis=1) > enough)  # noqa: E731
+        _, u, r = tf.while_loop(goes_on, step, (tf.constant(0), u, first))
+        with tf.control_dependencies([tf.numpy_function(_converged, [tf.norm(r, axis=1), enough], tf.bool)]):
+            return tf.identity(u)
 
     def _tangents(self, u: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
         """∂r_ek/∂u_el on each element; [M, E, 3, 3]."""
@@ -201,9 +202,21 @@ class Forward:
         slopes = [tape.gradient(r_k, corners, unconnected_gradients="zero") for r_k in r]
         return tf.stack([tf.stack(row, axis=-1) for row in slopes], axis=-2)
 
-    def _factors(self, u: np.ndarray, z: np.ndarray) -> list:
-        K = self.tangents(tf.constant(u), tf.constant(z)).numpy()
-        return [factorise(self._matrix(K_m)) for K_m in K]
+    def _host_solve(self, K: tf.Tensor, b: tf.Tensor, transposed: bool) -> tf.Tensor:
+        """L⁻¹b, or L⁻ᵀb, for each sample; b [M, N]."""
+        solved = lambda K, b: self._solved(K, b, transposed)  # noqa: E731
+        return tf.ensure_shape(tf.numpy_function(solved, [K, b], tf.float64), b.shape)
+
+    def _solved(self, K: np.ndarray, b: np.ndarray, transposed: bool) -> np.ndarray:
+        each = zip(self._factors(K), np.ascontiguousarray(b))
+        return np.stack([one.solve(row, trans="T" if transposed else "N") for one, row in each])
+
+    def _factors(self, K: np.ndarray) -> list:
+        """Of the matrix of each sample; the last ones are kept, for the adjoint comes right after the solve."""
+        key = hashlib.blake2b(np.ascontiguousarray(K)).digest()
+        if self.kept[0] != key:
+            self.kept = key, [factorise(self._matrix(K_m)) for K_m in K]
+        return self.kept[1]
 
     @cached_property
     def _pattern(self):
@@ -219,34 +232,17 @@ class Forward:
         data = np.bincount(position, K.ravel()[inside], len(indices))
         return sp.csc_matrix((data, indices, indptr), shape=2 * (len(indptr) - 1,))
 
-    def _keep(self, z: np.ndarray, u: np.ndarray) -> None:
-        self.kept = {z.tobytes(): (u, None)}
-
-    def _kept(self, z: np.ndarray) -> tuple[np.ndarray, list]:
-        """u and the factors of its tangents at z, made at their first use."""
-        if z.tobytes() not in self.kept:
-            self._solved(z)
-        u, factors = self.kept[z.tobytes()]
-        if factors is None:
-            factors = self._factors(u, z)
-            self.kept = {z.tobytes(): (u, factors)}
-        return u, factors
-
-    def _adjoint(self, z: np.ndarray, u_bar: np.ndarray) -> np.ndarray:
-        """Lᵀλ = ū at the interior nodes."""
-        _, factors = self._kept(z)
-        rows = np.ascontiguousarray(u_bar[:, self.mesh.interior])
-        return np.stack([one.solve(row, trans="T") for one, row in zip(factors, rows)])
-
     def sensitivity(self, z: np.ndarray, read: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
-        u, (factors,) = self._kept(z[None])
+        z = tf.constant(z[None])
+        u = self.field(z)
+        (factors,) = self._factors(self.tangents(u, z).numpy())
         lam = factors.solve(read[:, self.mesh.interior].T.toarray(), trans="T").T
         rows = []
         for start in range(0, len(lam), _AT_A_TIME):
             some = np.zeros((_AT_A_TIME, lam.shape[1]))
             some[: len(lam) - start] = lam[start : start + _AT_A_TIME]
-            rows.append(self._slopes(tf.constant(u), tf.constant(z[None]), tf.constant(some)).numpy())
-        return read @ u[0], -np.concatenate(rows)[: len(lam)]
+            rows.append(self._slopes(u, z, tf.constant(some)).numpy())
+        return read @ u.numpy()[0], -np.concatenate(rows)[: len(lam)]
 
     @cached_property
     def _slopes(self):
@@ -261,3 +257,12 @@ class Forward:
             return tape.gradient(r, z, output_gradients=lam)
 
         return graph(slopes, jit_compile=True)
+
+
+def _converged(size: np.ndarray, enough: np.ndarray) -> np.ndarray:
+    if not (size <= np.maximum(enough, 1e-300)).all():
+        raise UserError(
+            f"Newton's method did not converge in {_MOST_STEPS} steps: is the equation solvable for every z of the "
+            "prior? A narrower prior may help"
+        )
+    return np.True_
