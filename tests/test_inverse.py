@@ -118,15 +118,13 @@ def test_laplace_is_exact_where_the_posterior_is_gaussian(d):
     np.testing.assert_allclose(found.sd, sd, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "method", [HMC(ess=1500, most_draws=2000), NUTS(ess=1500, most_draws=2000), GaussianVI(steps=300)]
-)
+@pytest.mark.parametrize("method", [HMC(ess=500), NUTS(ess=500), GaussianVI(steps=300)])
 def test_each_method_finds_a_gaussian_posterior(method):
     p = linear(20)
     mean, sd = closed_form(p)
     found = method(p, seed=1)
-    assert (np.abs(found.mean - mean) < 0.12 * sd).all()  # 20 components, some 1,500 draws: 4 standard errors
-    np.testing.assert_allclose(found.sd, sd, rtol=0.12)
+    assert (np.abs(found.mean - mean) < 0.2 * sd).all()  # 20 components, 500 effective draws: four standard errors
+    np.testing.assert_allclose(found.sd, sd, rtol=0.15)
 
 
 def test_low_rank_and_diagonal_families_are_what_they_say():
@@ -141,7 +139,7 @@ def test_low_rank_and_diagonal_families_are_what_they_say():
 def test_quadrature_agrees_with_nuts_and_cvi_with_both():
     p = problem("vector", noise=0.01)
     truth = exact(p)
-    for method in (NUTS(), CVI(penalty="exact", steps=3000)):
+    for method in (NUTS(), CVI(penalty="exact", steps=6000, eps=(0.02, 0.002))):
         found = method(p)
         assert (np.abs(found.mean - truth.mean) < 0.25 * truth.sd).all()
         np.testing.assert_allclose(found.sd / truth.sd, 1, atol=0.25)
