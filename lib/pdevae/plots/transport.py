@@ -75,28 +75,29 @@ def fig_accuracy_exper(table: pd.DataFrame) -> Figure:
 
 
 def fig_ladder(table: pd.DataFrame) -> Figure:
-    """What each change brings: distance to the exact posterior by rung, a mark for each mesh size."""
-    domains, methods = list(table.domain.unique()), [m for m in table.method.unique() if m in METHODS]
+    """What each change brings: distance to the exact posterior by rung, from above; a mark for each mesh size."""
+    domains, methods = sorted(table.domain.unique(), reverse=True), [m for m in table.method.unique() if m in METHODS]
     sizes = sorted(table.nodes.unique())
     colours = dict(zip(sizes, sns.color_palette("viridis", len(sizes))))
-    figure, axes = panels(2, len(domains), 4.4 * len(domains), 6.0, sharex=True, sharey="row")
-    for row, (measure, (name, band)) in zip(axes, list(_QUALITY.items())[:2]):
-        for ax, domain in zip(row, domains):
-            ax.axhspan(band[0] or 1e-4, band[1], color="0.92", zorder=0)
+    figure, axes = panels(len(domains), 2, 8.6, 3.2 * len(domains) + 0.6, sharex="col", sharey=True)
+    for row, domain in zip(axes, domains):
+        for ax, (measure, (_, band)) in zip(row, list(_QUALITY.items())[:2]):
+            ax.axvspan(band[0] or 1e-4, band[1], color="0.92", zorder=0)
             for k, n in enumerate(sizes):
                 part = table[(table.domain == domain) & (table.nodes == n)].groupby("method")[measure]
                 at = np.arange(len(methods)) + 0.16 * (k - (len(sizes) - 1) / 2)
                 low, middle, high = (part.quantile(q).reindex(methods) for q in (0.25, 0.5, 0.75))
-                ax.vlines(at, low, high, color=colours[n], lw=1)
-                ax.plot(at, middle, "o", color=colours[n], ms=4, label=f"{n:,} nodes")
-            ax.set(yscale="log", title=domain)
-            ax.yaxis.set_minor_formatter(NullFormatter())
-        row[0].set_ylabel(name)
-    axes[0, 0].set_ylim(5e-3, max(10, axes[0, 0].get_ylim()[1]))
-    axes[1, 0].set_yticks([0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0])
-    axes[1, 0].yaxis.set_major_formatter(ScalarFormatter())
-    for ax in axes[-1]:
-        ax.set_xticks(range(len(methods)), [METHODS[m][3] for m in methods], rotation=40, ha="right")
+                ax.hlines(at, low, high, color=colours[n], lw=1)
+                ax.plot(middle, at, "o", color=colours[n], ms=4, label=f"{n:,} nodes")
+            ax.set(xscale="log", title=domain)
+            ax.xaxis.set_minor_formatter(NullFormatter())
+    for ax, (name, _) in zip(axes[-1], _QUALITY.values()):
+        ax.set_xlabel(name)
+    axes[0, 0].set_xlim(5e-3, max(10, axes[0, 0].get_xlim()[1]))
+    axes[0, 1].set_xticks([0.2, 0.5, 0.8, 1.25, 2.0])
+    axes[0, 1].xaxis.set_major_formatter(ScalarFormatter())
+    axes[0, 0].set_yticks(range(len(methods)), [METHODS[m][3] for m in methods])
+    axes[0, 0].invert_yaxis()
     _legend_below(figure, axes[0], len(sizes))
     return figure
 
