@@ -23,6 +23,9 @@ _COMMANDS = {
     "leq": "≤",
     "geq": "≥",
     "nabla": "∇",
+    "surd": "√",
+    "mapsto": "↦",
+    "beta": "β",
     **dict(zip(("tau", "epsilon", "rho", "mu", "sigma", "lambda", "Gamma", "Delta"), "τερμσλΓΔ")),
 }
 _LATEX = {

@@ -28,7 +28,8 @@ def read(folder: Path) -> pd.DataFrame:
     if not path.exists():
         return pd.DataFrame(columns=COLUMNS, dtype=str)
     try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False)[COLUMNS]
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return pd.DataFrame({"depends_on": ""}, table.index).assign(**table)[COLUMNS]  # a column that older files lack
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from git, or delete it") from error
 
