@@ -35,6 +35,7 @@ class InverseProblem:
     the boundary (as for penalties).
 
     >>> import pdevae
+    >>> from pdevae.inverse import Normal
     >>> latents = Latents(tau=Normal(2))
     >>> equation = pdevae.Diffusion(1.0) + pdevae.Transport(lambda x, z: z.tau) - pdevae.Source(1.0)
     >>> sensors = np.array([[0.3, 0.1], [-0.2, 0.4]])
