@@ -1,7 +1,7 @@
 """Settings by what a practitioner has: the effective size of q's importance weights from a few exact solves.
 
-Three choices, one after the other, on problems of their own: how large a training step is, for all; ε and Adam's rate,
-for each family of rungs; and for the objective as printed, an estimate of R/N that no one ε suits, ε on each mesh.
+Three choices for each family of rungs, one after the other, on a problem of the same region that no figure shows: ε and
+Adam's rate with the smallest step, on one mesh; then on each mesh how large a step is, and ε again with such steps.
 """
 
 from __future__ import annotations
@@ -13,64 +13,74 @@ import pandas as pd
 
 from . import transport
 
-# Whose trials choose a rung's last ε (the first is ten times it) and Adam's rate
+# Whose trials choose a rung's last ε (the first is ten times it), Adam's rate and the size of a step
 CHOSEN_BY = {
-    "trained-printed-32": ("printed", "overwritten", "coupled"),
+    "trained-printed-32": ("printed", "overwritten"),
+    "trained-coupled-32": ("coupled",),
     "trained-hard-32": ("hard", "wendland"),
-    "trained-multilevel": ("exact", "two-level", "multilevel", "prior"),
+    "trained-multilevel": ("multilevel", "prior", "exact", "two-level"),
     "trained-pointwise": ("pointwise",),
+    "trained-pointwise-soft": ("pointwise-soft",),
 }
-_ON_EACH_MESH = ("printed", "overwritten")
-_SIZED_BY = ("trained-hard-32", "trained-multilevel")
-_MIDDLE = {"eps": 0.003, "rate": 0.005}  # while the size of a step is chosen
+_ONE_MESH = ("trained-pointwise", "trained-pointwise-soft")  # they know no mesh
+_SMALLEST_STEP = ("exact", "two-level")  # their steps grow with the mesh
 _ENOUGH = 0.02  # effective share by which a larger step must be better to be taken
-_SEED = 1002  # of the problems tried, which no figure shows
+_SEED = 1002  # of the problems tried
 
 
 def choose(run: Callable, problem: dict, steps: int, tried: dict) -> tuple[pd.DataFrame, dict]:
-    """All trials as a table, and the chosen settings by rung, or by rung and nodes.
+    """All trials as a table, and the chosen settings by rung, region and nodes (``None``: those of the first choice).
 
-    ``run`` takes a function, configurations and seeds (``replicates.run``). ``tried`` has ``domains``, ``nodes``,
-    ``steps`` (lists of width, samples of τ and test nodes, cheapest first), ``eps`` (by method, or ``others``),
-    ``rates`` and ``meshes``, where ε is chosen again.
+    ``run`` takes a function, configurations and seeds (``replicates.run``). ``tried`` has ``domains``, ``nodes`` (of
+    the first choice), ``meshes``, ``steps`` (lists of width, samples of τ and test nodes, cheapest first), ``eps`` (by
+    method, or ``others``) and ``rates``; if not all families are asked for, ``families``.
     """
-    common = problem | {"steps": steps}
-
-    def judged(choice: str, options: list[dict]) -> pd.DataFrame:
-        configs = [common | option | {"domain": domain} for option in options for domain in tried["domains"]]
-        table = run(transport.trial, configs, [_SEED]).assign(choice=choice)
-        return table[["choice", "domain", "nodes", "method", *transport.SETTINGS, "ess", "k", "loss"]]
-
-    at = {"nodes": tried["nodes"]}
+    families = tried.get("families", tuple(CHOSEN_BY))
     sizes = [dict(zip(("width", "samples", "tests"), step)) for step in tried["steps"]]
-    by_size = judged("step", [at | _MIDDLE | size | {"method": m} for m in _SIZED_BY for size in sizes])
-    mean = by_size.groupby(["width", "samples", "tests"], sort=False).ess.mean()
-    size = _named(mean.index.names, mean[mean >= mean.max() - _ENOUGH].index[0])
+    eps = {method: tried["eps"].get(method, tried["eps"]["others"]) for method in families}
+    tables = []
 
-    eps = {method: tried["eps"].get(method, tried["eps"]["others"]) for method in CHOSEN_BY}
-    pairs = [(method, e, rate) for method in CHOSEN_BY for e, rate in product(eps[method], tried["rates"])]
-    by_eps = judged("ε and rate", [at | size | {"method": m, "eps": e, "rate": rate} for m, e, rate in pairs])
-    mean = by_eps.groupby(["method", "eps", "rate"]).ess.mean()
-    best = {method: size | _named(["eps", "rate"], mean[method].idxmax()) for method in CHOSEN_BY}
-    chosen = {rung: best[method] for method, rungs in CHOSEN_BY.items() for rung in rungs}
+    def best(choice: str, options: list[dict], by: list[str], enough: float = 0.0) -> dict:
+        """By the columns ``by``, the first of the options whose effective share is within ``enough`` of the best."""
+        table = run(transport.trial, [problem | {"steps": steps} | option for option in options], [_SEED])
+        table = table[["domain", "nodes", "method", *transport.SETTINGS, "ess", "k", "loss"]]
+        good = table[table.ess >= table.groupby(by).ess.transform("max") - enough]
+        taken = good.drop_duplicates(by)
+        tables.append(table.assign(choice=choice, chosen=table.index.isin(taken.index)))
+        return dict(
+            zip(taken[by].itertuples(index=False, name=None), taken[list(transport.SETTINGS)].to_dict("records"))
+        )
 
-    printed = "trained-printed-32"
-    meshes = [n for n in tried["meshes"] if n != tried["nodes"]]
-    options = [best[printed] | {"method": printed, "nodes": n, "eps": e} for n in meshes for e in eps[printed]]
-    by_mesh = judged("ε on each mesh", options) if options else by_eps.iloc[:0]
-    for nodes, one in by_mesh.groupby("nodes"):
-        setting = best[printed] | {"eps": float(one.groupby("eps").ess.mean().idxmax())}
-        chosen |= {(rung, int(nodes)): setting for rung in _ON_EACH_MESH}
-    taken = [
-        by_size[list(size)].eq(pd.Series(size)).all(axis=1),
-        pd.Series(
-            [row.eps == best[row.method]["eps"] and row.rate == best[row.method]["rate"] for row in by_eps.itertuples()]
-        ),
-        pd.Series([row.eps == chosen["printed", row.nodes]["eps"] for row in by_mesh.itertuples()], dtype=bool),
+    first = {"nodes": tried["nodes"]} | sizes[0]
+    options = [
+        first | {"method": method, "domain": domain, "eps": e, "rate": rate}
+        for method, domain in product(families, tried["domains"])
+        for e, rate in product(eps[method], tried["rates"])
     ]
-    table = pd.concat([by_size, by_eps, by_mesh], ignore_index=True)
-    return table.assign(chosen=pd.concat(taken, ignore_index=True)), chosen
+    found = {(*key, None): value for key, value in best("ε and rate", options, ["method", "domain"]).items()}
+
+    each = ["method", "domain", "nodes"]
+    places = [
+        (method, domain, nodes)
+        for method, domain in product(families, tried["domains"])
+        for nodes in ([tried["nodes"]] if method in _ONE_MESH else tried["meshes"])
+    ]
+    start = {place: dict(zip(each, place)) | found[*place[:2], None] for place in places}
+    if places and len(sizes) > 1:
+        sized = [start[place] | size for place in places for size in sizes]
+        start |= {place: start[place] | s for place, s in best("size of a step", sized, each, _ENOUGH).items()}
+    if places and max(map(len, eps.values())) > 1:
+        again = [start[place] | {"eps": e} for place in places for e in eps[place[0]]]
+        found |= best("ε on each mesh", again, each)
+    chosen = {
+        (rung, *place): value
+        for (method, *place), value in found.items()
+        for rung in CHOSEN_BY[method]
+        if place[1] is None or rung not in _SMALLEST_STEP
+    }
+    return pd.concat(tables, ignore_index=True), chosen
 
 
-def _named(names: list[str], values: tuple) -> dict:
-    return {name: value.item() if hasattr(value, "item") else value for name, value in zip(names, values)}
+def setting(chosen: dict, rung: str, domain: str, nodes: int) -> dict:
+    """What was chosen for a rung on this mesh, or on the mesh of the first choice."""
+    return chosen.get((rung, domain, nodes), chosen[rung, domain, None])

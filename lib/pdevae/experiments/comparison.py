@@ -5,19 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from .choosing import setting
+
 
 def configs(settings: dict, domains, sizes, methods, steps: int, budget: int, chosen: dict) -> list[dict]:
     """One configuration for each domain, mesh size and method."""
 
-    def own(method: str, nodes: int) -> dict:
+    def own(method: str, domain: str, nodes: int) -> dict:
         how, _, rest = method.partition("-")
         if how == "trained":
-            rung = rest.rstrip("-0123456789")
-            return {"steps": steps} | chosen.get((rung, nodes), chosen[rung])
+            return {"steps": steps} | setting(chosen, rest.rstrip("-0123456789"), domain, nodes)
         return {"budget": budget} if how == "hmc" else {}
 
     return [
-        settings | {"domain": domain, "nodes": n, "method": method} | own(method, n)
+        settings | {"domain": domain, "nodes": n, "method": method} | own(method, domain, n)
         for domain in domains
         for method in methods
         for n in sizes

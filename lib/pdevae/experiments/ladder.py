@@ -20,7 +20,8 @@ RUNGS = {  # method: what the rung changes
     "trained-two-level": "(f) two-level",
     "trained-multilevel": "(g) multilevel",
     "trained-prior": "(h) decoder first",
-    "trained-pointwise": "point-wise",
+    "trained-pointwise": "point-wise, boundary met",
+    "trained-pointwise-soft": "point-wise, boundary asked for",
 }
 _ACCURACY, _QUALITY, _LADDER = "fig_accuracy_exper", "fig_posterior_quality", "fig_ladder"
 
@@ -100,12 +101,13 @@ def holds(summary: pd.DataFrame, method: str) -> pd.Series:
     return (one.mean_error <= 0.25) & one.sd_ratio.between(0.8, 1.25) & (one.failed == 0)
 
 
-def bars(table: pd.DataFrame, counts: str) -> Iterator[tuple]:
-    """id, bar, target, ours, met, artefact; ``counts`` says how many replicates."""
+def bars(table: pd.DataFrame) -> Iterator[tuple]:
+    """id, bar, target, ours, met, artefact."""
     summary = comparison.summary(table)
     for name in ("exact", "two-level", "multilevel"):
         one = summary.loc[f"trained-{name}"]
         sizes = one.index.get_level_values("nodes")
+        counts = comparison.by_size(table[table.method == f"trained-{name}"].groupby("nodes").seed.nunique(), "{}")
         yield (
             f"trained_{name.replace('-', '_')}",
             f"{name} penalty, trained, boundary met: median over replicates ({counts}) at N = {sizes.min():,} to "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cache, lru_cache
 
 import arviz
@@ -43,10 +44,11 @@ RUNGS = {
     "multilevel": ("multilevel", "wider"),  # (g)
     "prior": ("multilevel", "prior"),  # (h)
     "pointwise": ("pointwise", "wider"),
+    "pointwise-soft": ("pointwise", "wider"),
 }
 
 
-SETTINGS = ("eps", "rate", "width", "samples", "tests")  # what is chosen: see comparison.trials
+SETTINGS = ("eps", "rate", "width", "samples", "tests")  # what is chosen: see choosing
 
 
 @cache
@@ -123,7 +125,7 @@ def _penalty(name, kind, patch_nodes: int, tests: int, domain, mesh: Mesh, equat
     if kind == "exact":
         return ExactPenalty(mesh, equation, **common)
     if kind == "pointwise":
-        return _Pointwise(mesh, equation, tests // 2, domain)
+        return _Pointwise(mesh, equation, tests // 2, None if name == "pointwise-soft" else _SMOOTH_FACTORS[domain])
     if kind == "two-level":
         return TwoLevelPenalty(mesh, equation, **patch)
     if kind == "multilevel":
@@ -134,14 +136,19 @@ def _penalty(name, kind, patch_nodes: int, tests: int, domain, mesh: Mesh, equat
 
 class _Pointwise(Penalty):
     """The point-wise penalty at half as many places as the others have test nodes: with two derivatives a place still
-    costs twice as much as a node. It needs a factor that is smooth in closed form.
+    costs twice as much as a node. The boundary is met by a factor that is smooth in closed form, or, without one, asked
+    for by the penalty, at half as many places again.
     """
 
-    def __init__(self, mesh: Mesh, equation: Term, places: int, domain: str):
-        self.factor = _SMOOTH_FACTORS[domain]
-        self.penalty = PointwisePenalty(mesh, equation, n_points=places, dtype=tf.float32)
-        w = np.where(mesh.is_boundary, 0.0, self.factor(tf.constant(mesh.points)))
-        self.weak = WeakForm(mesh, equation, (np.zeros(mesh.n_nodes), w), tf.float32)
+    def __init__(self, mesh: Mesh, equation: Term, places: int, factor: Callable[[tf.Tensor], tf.Tensor] | None):
+        met = None
+        if factor:
+            met = np.zeros(mesh.n_nodes), np.where(mesh.is_boundary, 0.0, factor(tf.constant(mesh.points)))
+        self.factor = factor or (lambda x: 1.0)
+        self.penalty = PointwisePenalty(
+            mesh, equation, places, places // 2, boundary=None if factor else 0.0, dtype=tf.float32
+        )
+        self.weak = WeakForm(mesh, equation, met, tf.float32)
 
     def __call__(self, mu, z, seed):
         return self.penalty(lambda x, z: self.factor(x) * mu(x, z), z, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -64,9 +65,12 @@ class TaperedPenalty(Penalty):
             raise UserError(f"unknown normalisation {normalisation!r}: use unbiased or paper")
         at_least_one(n_patches=n_patches)
         self.weak = WeakForm(mesh, equation, boundary, dtype)
-        self.patches = patches(mesh, rho, patch_nodes, centres)
+        if centres is None:
+            self.patches, self.Gamma = _every_row(mesh, rho, patch_nodes, taper)
+        else:
+            self.patches = patches(mesh, rho, patch_nodes, centres)
+            self.Gamma = tapered_rows(self.patches, taper)
         self.tables = PatchTables(self.patches, dtype)
-        self.Gamma = tapered_rows(self.patches, taper)
         # the row of Γ by slot, zero at the slots that are no test nodes
         self.Gamma_slots = tf.constant(np.pad(self.Gamma, [(0, 0), (0, self.patches.K - self.patches.Q)]), dtype)
         self.n_patches = n_patches
@@ -87,12 +91,19 @@ class TaperedPenalty(Penalty):
         return aslinearoperator(gamma_matrix(self.patches, self.Gamma))
 
 
+@lru_cache(maxsize=2)
+def _every_row(mesh: Mesh, rho: float | None, patch_nodes: int | None, taper: str) -> tuple[Patches, np.ndarray]:
+    """Kept: a solve for every node is most of the set-up, and the same for every schedule and number of patches."""
+    p = patches(mesh, rho, patch_nodes)
+    return p, tapered_rows(p, taper)
+
+
 def tapered_rows(p: Patches, taper: str) -> np.ndarray:
     """[C, Q] the row Γ_i· of each centre at its test nodes; one solve with A per centre, in blocks."""
     number = p.mesh.interior_number
     factors = factorise(stiffness(p.mesh))
     N = len(p.mesh.interior)
-    block = int(np.clip(2e7 // N, 1, 256))
+    block = int(np.clip(2e5 // N, 8, 256))  # right-hand sides that stay in the processor's cache
     Gamma = np.zeros((len(p.centres), p.Q))
     for start in tqdm(range(0, len(p.centres), block), "rows of A⁻¹", delay=3, leave=False):
         rows = slice(start, start + block)

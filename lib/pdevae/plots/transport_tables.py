@@ -30,21 +30,19 @@ def tab_boundary_factors(table: pd.DataFrame) -> Table:
 
 
 def tab_settings(table: pd.DataFrame) -> Table:
-    """Effective sample size of the importance weights (share of draws), mean over regions; the chosen setting in bold.
-
-    Three choices after one another: the size of a step, ε and Adam's rate, for the printed objective ε on each mesh.
-    """
+    """What was chosen on each mesh, and the effective share of q's importance weights: the chosen setting's and the
+    range over all that was tried there."""
     blocks = []
-    for _, tried in table.groupby(["choice", "nodes"], sort=False):
-        keys = ["method", "nodes", "width", "samples", "tests", "eps", "rate", "chosen"]
-        for _, one in tried.groupby("method", sort=False):
-            rows = one.groupby(keys, sort=False)[["ess", "k"]].mean().reset_index()
-            blocks.append([_setting(row) for row in rows.itertuples()])
-    heads = ["Method", "nodes", "width", "samples", "test nodes", "last ε", "rate", "effective share", "Pareto k"]
-    return Table("lrrrrrrrr", heads, blocks)
+    for method, of_method in table.groupby("method", sort=False):
+        rows = [_chosen(domain, nodes, one) for (domain, nodes), one in of_method.groupby(["domain", "nodes"])]
+        blocks.append([[method.removeprefix("trained-"), *row] for row in rows])
+    heads = ["Method", "region", "nodes", "tried", "width", "samples", "test nodes", "last ε", "rate"]
+    return Table("llrrrrrrrrrr", [*heads, "effective share", "of all tried", "Pareto k"], blocks)
 
 
-def _setting(row) -> list[str]:
-    numbers = [f"{row.nodes:,}", row.width, row.samples, row.tests, f"{row.eps:g}", f"{row.rate:g}"]
-    ess = f"{row.ess:.2f}"
-    return [row.method.removeprefix("trained-"), *map(str, numbers), bold(ess) if row.chosen else ess, f"{row.k:.1f}"]
+def _chosen(domain: str, nodes: int, tried: pd.DataFrame) -> list[str]:
+    row = tried[tried.chosen].iloc[-1]  # of the last choice
+    settings = [f"{row.width}", f"{row.samples}", f"{row.tests}", f"{row.eps:g}", f"{row.rate:g}"]
+    count = len(tried.drop_duplicates(["eps", "rate", "width", "samples", "tests"]))
+    spread = f"{tried.ess.min():.2f} to {tried.ess.max():.2f}"
+    return [domain, f"{nodes:,}", f"{count}", *settings, bold(f"{row.ess:.2f}"), spread, f"{row.k:.1f}"]
