@@ -47,7 +47,7 @@ def test_each_region_and_mesh_gets_its_own_best():
     assert choosing.setting(chosen, "hard", "star", 9999) == {"eps": 0.01, "rate": 0.005, **SMALL}
     assert {type(value) for value in chosen["hard", "star", 2000].values()} == {int, float}
     last = table[(table.choice == "ε on each mesh") & table.chosen]
-    assert len(last) == 4 * 2 * 2 + 2 * 2  # four families on two meshes and two regions, two that know no mesh
+    assert len(last) == 3 * 2 * 2 + 2 * 2  # three families on two meshes and two regions, two that know no mesh
 
 
 def test_a_larger_step_must_be_worth_it():
