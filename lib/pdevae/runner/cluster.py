@@ -157,6 +157,8 @@ def processor() -> str:
 def _local(workers: int) -> Client:
     os.environ.update(ENVIRONMENT)  # inherited by the workers; this process has its threads already
     dask.config.set({"distributed.nanny.pre-spawn-environ": _MEMORY_VARIABLES})
+    # In Python 3.11 a profile of all threads that meets a garbage collection can block a worker for ever.
+    dask.config.set({"distributed.worker.profile.enabled": False})
     return Client(
         LocalCluster(
             n_workers=workers,
