@@ -28,7 +28,7 @@ METHODS = {  # colour, marker, line, label
     "trained-two-level": (_C[9], "o", "-", "two-level (ours)"),
     "trained-multilevel": (_C[0], "o", "-", "multilevel (ours)"),
     "trained-prior": (_C[4], "H", "-", "multilevel, decoder first (ours)"),
-    "trained-pointwise": (_C[7], "p", "-", "point-wise (PINN)"),
+    "trained-pointwise": (_C[7], "p", "-", "point-wise, boundary met"),
     "trained-pointwise-soft": (_C[3], "P", "-", "point-wise, boundary asked for"),
     "solved-hard": (_REDS[2], "v", "--", "hard taper, solved"),
     "solved-exact": (_C[2], "s", "--", "exact penalty, solved (ours)"),
