@@ -556,23 +556,29 @@ def _fields() -> pd.DataFrame:
 
 
 def test_verdicts_follow_the_numbers_and_the_twin_can_say_nothing_of_the_paper():
-    away = np.array([1.0, 50.0])
-    said = {row[0]: row[5] for row in verdicts.claims(_summary(), _fields(), away, simulated=False)}
-    assert said["aquifer_order"] == said["aquifer_zero_away"] == said["aquifer_picture"] == "reproduced"
+    said = {row[0]: row[5] for row in verdicts.claims(_summary(), _fields(), simulated=False)}
+    assert said["aquifer_order"] == said["aquifer_picture"] == "reproduced"
     assert said["aquifer_gain"] == "reproduced"
     worse = _summary()
     worse.loc[worse.model == "GP-DT", ["mae", "mse"]] = 0.9
-    said = {row[0]: row[5] for row in verdicts.claims(worse, _fields(), away, simulated=False)}
+    said = {row[0]: row[5] for row in verdicts.claims(worse, _fields(), simulated=False)}
     assert said["aquifer_order"] == said["aquifer_extrapolates"] == said["aquifer_mechanism"] == "not reproduced"
-    assert {row[5] for row in verdicts.claims(worse, _fields(), away, simulated=True)} == {"not testable"}
+    assert {row[5] for row in verdicts.claims(worse, _fields(), simulated=True)} == {"not testable"}
     met = {row[0]: row[4] for row in verdicts.bars(worse, {"full": "A"})}
     assert not met["aquifer_gpdt_new"]
     assert met["aquifer_coverage"]
 
 
-def test_a_verdict_names_the_choice_it_hangs_on():
-    assert "lengths of the kernels" in choices.depends_on("aquifer_zero_away")
-    assert choices.depends_on("aquifer_picture") == ""
+def test_a_verdict_that_hangs_on_a_choice_is_partly_and_has_both_numbers():
+    away = np.array([1.0, 50.0])
+    zero, not_zero = ({"source_mean": [1.0, far], "a": [2.0, 2.0**far]} for far in (0.0, 1.0))
+    fields = {"short": pd.DataFrame(zero), "long": pd.DataFrame(not_zero)}
+    ((_, _, _, _, ours, verdict, _, depends_on),) = choices.zero_away(fields, away, simulated=False)
+    assert verdict == "partly"
+    assert "short: f 0.00, log a 0.00; long: f 1.00, log a 1.00" in ours
+    assert "lengths of the kernels" in depends_on
+    (same,) = choices.zero_away({"short": fields["short"], "again": fields["short"]}, away, simulated=False)
+    assert same[5] == "reproduced"
 
 
 def test_a_twins_map_says_simulated_across_its_face():

@@ -16,6 +16,7 @@ from .aquifer_maps import (
 )
 from .aquifer_tables import tab_aquifer_results, tab_fwd_surrogate
 from .borrow import fig_your_own_choice, fig_your_own_problem
+from .choices_tables import tab_choices, tab_choices_tested
 from .diagrams import fig_pde_reg_decoder, fig_vae_models
 from .forward import fig_fem_explan, fig_pde_as_smoothers
 from .jura import fig_jura_coefficients, fig_jura_cv, fig_jura_errors, fig_jura_maps, fig_jura_resplits
@@ -68,6 +69,8 @@ __all__ = [
     "fig_your_own_choice",
     "fig_your_own_problem",
     "tab_boundary_factors",
+    "tab_choices",
+    "tab_choices_tested",
     "tab_jura_printed_sets",
     "tab_jura_results",
     "tab_metals",
