@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import pdevae
 import reference
@@ -9,6 +10,7 @@ from conftest import DOMAINS, relative_difference, wavy
 from pdevae._tensorflow import tf
 from pdevae.mesh import rings
 from pdevae.minipatches import merge, radius_for
+from pdevae.penalties.multilevel import alias_tables
 from pdevae.penalties.patch_residual import PatchTables, patch_residuals
 from pdevae.penalties.pointwise import strong_residual
 from pdevae.penalties.tapered import gamma_matrix, tapered_rows
@@ -149,6 +151,22 @@ def test_sampled_coarse_residuals_are_exact_where_every_node_is_drawn(equation, 
     assert relative_difference(a, r @ penalty.coarsest.Pi) < 5e-3
     assert relative_difference(b, r @ penalty.coarsest.Pi) < 5e-3
     assert np.abs(a - b).max() > 0  # two draws, not one twice
+
+
+def test_alias_tables_draw_in_proportion():
+    """The chance of each entry, added up from the tables; columns with equal weights and of one entry among them."""
+    rng = np.random.default_rng(0)
+    counts = np.r_[rng.integers(1, 60, 40), 1, 3, 8]
+    weights = np.r_[rng.random(counts[:40].sum()) ** 3, [2.0], [1.0, 1.5, 0.5], np.ones(8)]
+    start = np.r_[0, np.cumsum(counts)]
+    rows = np.concatenate([np.arange(n) for n in counts])
+    share, other = alias_tables(sp.csc_matrix((weights, rows, start), (60, len(counts))))
+    column = np.repeat(np.arange(len(counts)), counts)
+    chance = share.copy()
+    np.add.at(chance, other, 1 - share)
+    wanted = weights * (counts / np.add.reduceat(weights, start[:-1]))[column]
+    assert (column[other] == column).all()
+    assert np.abs(chance - wanted).max() < 1e-10
 
 
 def test_multilevel_estimate_is_unbiased(equation, z):

@@ -33,15 +33,11 @@ class SampledResidual:
     def __init__(self, weak: WeakForm, Pi: sp.csc_matrix, ring: tf.Tensor):
         self.weak, self.ring = weak, ring
         self.interior = tf.constant(weak.mesh.interior, tf.int32)
+        share, other = alias_tables(Pi)
         self.under = tf.constant(Pi.indices, tf.int32)  # the fine nodes under a hat, column by column
-        self.first = tf.constant(Pi.indptr[:-1], tf.int32)
-        self.last = tf.constant(Pi.indptr[1:] - 1, tf.int32)
-        # cumulative weights: a binary search in its column finds the node at which a uniform draw lands
-        cumulative = np.concatenate([[0.0], np.cumsum(Pi.data)])
-        self.upper = tf.constant(cumulative[1:])
-        self.start = tf.constant(cumulative[Pi.indptr[:-1]])
-        self.mass = tf.constant(np.diff(cumulative[Pi.indptr]))
-        self.halvings = int(np.ceil(np.log2(np.diff(Pi.indptr).max() + 1)))
+        self.share, self.instead = tf.constant(share), tf.constant(Pi.indices[other], tf.int32)
+        self.first, self.count = tf.constant(Pi.indptr[:-1], tf.int32), tf.constant(np.diff(Pi.indptr), tf.int32)
+        self.mass = tf.constant(Pi.sum(axis=0).A1, weak.dtype)
 
     @check_shapes("columns: [P, Q]", "return: [2, M, P, Q]")
     def two_draws(self, mu, z: Any, columns: tf.Tensor, s: int, seed) -> tf.Tensor:
@@ -49,25 +45,14 @@ class SampledResidual:
         P, Q = columns.shape
         u = tf.random.stateless_uniform([2, P, Q, s], seed, dtype=tf.float64)
         u = (u + tf.range(s, dtype=tf.float64)) / s
-        start, mass, first, last = (
-            tf.gather(table, columns)[..., None] for table in (self.start, self.mass, self.first, self.last)
-        )
-        place = self._first_above(start + u * mass, first, last)
-        r = self._rows(mu, z, tf.reshape(tf.gather(self.under, place), [-1]))
-        r = tf.reduce_mean(tf.reshape(r, [-1, 2, P, Q, s]), axis=-1) * tf.cast(mass[..., 0], r.dtype)
-        return tf.transpose(r, [1, 0, 2, 3])
-
-    def _first_above(self, value: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-        """The first place from low to high whose cumulative weight exceeds the value (high if none does), by halving.
-
-        As many gathers as a column has binary digits; ``tf.searchsorted`` would scan the whole table under XLA.
-        """
-        low, high = (tf.broadcast_to(end, value.shape) for end in (low, high))
-        for _ in range(self.halvings):
-            middle = (low + high) // 2
-            above = tf.gather(self.upper, middle) > value
-            low, high = tf.where(above, low, tf.minimum(middle + 1, high)), tf.where(above, middle, high)
-        return low
+        first, count = (tf.gather(table, columns)[..., None] for table in (self.first, self.count))
+        landed = u * tf.cast(count, tf.float64)
+        slot = tf.minimum(tf.cast(landed, tf.int32), count - 1)
+        place = first + slot
+        stays = landed - tf.cast(slot, tf.float64) < tf.gather(self.share, place)
+        node = tf.where(stays, tf.gather(self.under, place), tf.gather(self.instead, place))
+        r = tf.reduce_mean(tf.reshape(self._rows(mu, z, tf.reshape(node, [-1])), [-1, 2, P, Q, s]), axis=-1)
+        return tf.transpose(r * tf.gather(self.mass, columns), [1, 0, 2, 3])
 
     def _rows(self, mu, z, j: tf.Tensor) -> tf.Tensor:
         """(L[z]μ − f)_j from the fan of elements around each node j (interior numbers, [B]); [M, B]."""
@@ -80,6 +65,37 @@ class SampledResidual:
         u_k = _corners_of_fan(tf.reshape(u, [-1, B, V + 1]), axis=2)
         r = element_residual(self.weak.equation, fan, u_k, z)[0]
         return tf.reduce_sum(tf.reshape(r, [-1, B, V]), axis=-1)
+
+
+def alias_tables(Pi: sp.csc_matrix) -> tuple[np.ndarray, np.ndarray]:
+    """Walker's tables by column: entry i of n, drawn with chance 1/n, stays with chance share_i and is else exchanged
+    for other_i; then i comes in proportion to Π_i. Two look-ups, however many nodes there are under a hat.
+
+    An entry below the column's mean is filled up from one above it. The deficits and excesses, each laid end to end,
+    cover the same stretch: an entry is filled from where its deficit begins; what overhangs, by the next one.
+    """
+    count = np.diff(Pi.indptr)
+    column = np.repeat(np.arange(len(count)), count)
+    size = Pi.data * (count / np.maximum(Pi.sum(axis=0).A1, 1e-300))[column]  # mean 1 in each column
+    above = size >= 1 - 1e-12
+    low, high = np.flatnonzero(~above), np.flatnonzero(above)
+    filled, given = np.cumsum(1 - size[low]), np.cumsum(np.maximum(size[high] - 1, 0))
+    share, other = np.minimum(size, 1.0), np.arange(len(size))
+
+    many = np.bincount(column[high], minlength=len(count))
+    ends = np.cumsum(many)  # of each column among the high entries
+    begins = np.concatenate([[0.0], filled])[:-1]
+    giver = np.searchsorted(given, begins, side="right")
+    mine = column[low]
+    other[low] = high[np.clip(giver, (ends - many)[mine], ends[mine] - 1)]  # rounding must not leave the column
+
+    if len(low):
+        last = np.minimum(np.searchsorted(filled, given), len(low) - 1)  # the low entry that overhangs
+        overhangs = (begins[last] < given) & (mine[last] == column[high])
+        following = np.minimum(np.arange(len(high)) + 1, ends[column[high]] - 1)
+        share[high] = 1 - np.where(overhangs & (high[following] != high), np.clip(filled[last] - given, 0, 1), 0.0)
+        other[high] = high[following]
+    return share, other
 
 
 def _corners_of_fan(at_nodes: tf.Tensor, axis: int) -> list[tf.Tensor]:
