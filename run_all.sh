@@ -5,4 +5,4 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 unset PYTHONPATH PYTHONHOME
 export JUPYTER_PREFER_ENV_PATH=1 PYDEVD_DISABLE_FILE_VALIDATION=1
 python="$(python3 "$root/lib/make_environment.py")"
-exec "$python" -m pdevae.runner.cli "$@"
+exec "$python" -m machinery.cli "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint and stripped notebooks, then the tests, notebooks (smoke profile) included. Arguments go to pytest: ./run_tests.sh -k penalties
+# Lint, types and stripped notebooks, then the tests, notebooks (smoke profile) included. Arguments go to pytest: ./run_tests.sh -k penalties
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 unset PYTHONPATH PYTHONHOME
@@ -8,6 +8,7 @@ python="$(python3 "$root/lib/make_environment.py")"
 cd "$root"
 "$python" -m ruff check .
 "$python" -m ruff format --check .
+"$python" -m mypy
 "$python" -m nbstripout --verify --keep-id notebooks/*.ipynb
 if [ $# = 0 ]; then
     set -- -n 2 --dist loadfile --no-loadscope-reorder  # two files at a time, the longest first,

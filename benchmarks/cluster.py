@@ -24,11 +24,11 @@ import numpy as np
 import pandas as pd
 from distributed import Client, wait
 
-from pdevae.experiments import transport
-from pdevae.experiments.aquifer import fem
-from pdevae.experiments.jura import vae
-from pdevae.runner import cluster, replicates
-from pdevae.runner.settings import RunSettings
+from machinery import cluster, replicates
+from machinery.settings import RunSettings
+from study.aquifer import fem
+from study.jura import vae
+from study.transport import experiment as transport
 
 TESTS = common.HERE.parent / "tests"
 WORKERS = 4  # of the cluster whose results are compared
@@ -37,7 +37,7 @@ STEP = dict(eps=0.003, rate=0.005, width=24, samples=2, tests=64)  # as notebook
 TRANSPORT = dict(domain="star", a=1.0, sensors=40, noise=0.3) | STEP
 JURA = dict(metal="Co", sets="corrected", split="cv", members=2, log=True, mesh_nodes=80, checkpoints=[10])
 VAE_DT = dict(mechanism_name="DT", composite=True, beta=0.01, eps=0.1, prior_sd=0.3, penalty="exact")
-AQUIFER = dict(source="twin", split="full", response="altitude", mesh_nodes=100, trend="linear")
+AQUIFER = dict(survey="twin", split="full", response="altitude", mesh_nodes=100, trend="linear")
 FEM_D = dict(log_a_sd=1.0, log_a_length=0.5, transport_sd=0.0, covariate_sd=0.0)
 
 # One of each kind: sampled, solved, trained (compiled by XLA), a model on the mesh

@@ -54,8 +54,8 @@ MEASURED = ("quadrature", "solved-exact", "solved-two-level", "trained-printed-3
 MEMORY_AS = {"hmc-sparse": "quadrature", "trained-exact": "solved-exact", "trained-pointwise": "solved-two-level"}
 CONFIG = dict(domain="star", a=1.0, sensors=40, noise=0.3, steps=20, eps=0.003, rate=0.005)
 ONE_REPLICATE = """import json, resource, sys
-from pdevae.experiments import transport
-transport.infer(json.loads(sys.argv[1]), 0)
+from study.transport import experiment as transport
+transport.infer(transport.Setting(**json.loads(sys.argv[1])), 0)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"""
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import tables
 
-from pdevae.runner import claims, readme
-from pdevae.runner.files import write_text
+from machinery import claims, readme
+from machinery.files import write_text
 
 HERE = Path(__file__).parent
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")

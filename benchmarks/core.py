@@ -116,7 +116,7 @@ def penalties(mesh: pdevae.Mesh) -> dict:
 
     def local_part():
         penalty = pdevae.TwoLevelPenalty(mesh, EQUATION, **common)
-        return lambda mu, z, seed: penalty.local.estimate(mu, z, seed, N_PATCHES)
+        return lambda mu, z, seed: tf.reduce_sum(penalty.local.rows(mu, z, seed, N_PATCHES) ** 2)
 
     return {
         "tapered": lambda: pdevae.TaperedPenalty(mesh, EQUATION, **common, centres=some),

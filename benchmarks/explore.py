@@ -13,8 +13,8 @@ import common
 import numpy as np
 import pandas as pd
 
-from pdevae.explore import AnnealingPanel, ForwardPanel, PatchPanel
-from pdevae.explore.forward import solver_on
+from study.explore import AnnealingPanel, ForwardPanel, PatchPanel
+from study.explore.forward import solver_on
 
 MOVES = 60
 LIMIT = 100.0  # milliseconds

@@ -29,11 +29,12 @@ import pandas as pd
 import tables
 from tqdm import tqdm
 
-from pdevae.domains import region_of
-from pdevae.experiments.transport import method_of, problem_of
-from pdevae.inference import Diverged, OverBudget, TransportProblem
-from pdevae.posterior import quadrature
-from pdevae.runner.files import write_text
+import pdevae
+from machinery.files import write_text
+from pdevae.fem.domains import region_of
+from pdevae.inference.fit import Diverged
+from pdevae.inference.sampling import OverBudget
+from study.transport.experiment import Setting, method_of, problem_of
 
 BUILD = common.HERE.parent / "build" / "peers"
 MEAN, RATIO = 0.25, 1.25
@@ -70,10 +71,11 @@ def install(peer: str) -> None:
     os.replace(target, BUILD / peer)
 
 
-def export(problem: TransportProblem, path) -> None:
+def export(problem: pdevae.InverseProblem, path) -> None:
     """The discretised problem for programs that do not know pdevae."""
-    model = problem.model
-    parts = [part.tocsc() for part in (model.A, *model.C)]
+    mesh, inside = problem.mesh, problem.mesh.interior
+    terms = [pdevae.Diffusion(SETTING["a"]), *(pdevae.Transport(e) for e in np.eye(2))]
+    parts = [pdevae.WeakForm(mesh, term).matrix()[:, inside].tocsc() for term in terms]
     for part in parts:
         part.sort_indices()
     np.savez(
@@ -81,15 +83,18 @@ def export(problem: TransportProblem, path) -> None:
         **{f"data_{k}": part.data for k, part in enumerate(parts)},
         indices=parts[0].indices,
         indptr=parts[0].indptr,
-        read=model.read.toarray(),
-        **{name: getattr(problem, name) for name in ("y", "sigma", "a", "sensors")},
-        f=model.f,
-        source=problem.f,
+        read=problem.read[:, inside].toarray(),
+        y=problem.readings,
+        sigma=problem.noise,
+        a=SETTING["a"],
+        sensors=problem.sensors,
+        f=pdevae.WeakForm(mesh, pdevae.Diffusion() - pdevae.Source(1.0)).load(),
+        source=1.0,
         outline=np.asarray(region_of(problem.mesh).shape.exterior.coords)[:-1],
     )
 
 
-def run_peer(peer: str, script: str, problem: TransportProblem, budget: float) -> dict:
+def run_peer(peer: str, script: str, problem: pdevae.InverseProblem, budget: float) -> dict:
     """Its process, with its own folder on the path; what it left behind."""
     given, left = BUILD / "problem.npz", BUILD / "left.npz"
     export(problem, given)
@@ -131,11 +136,11 @@ def sampled(draws: np.ndarray, times: np.ndarray, setup: float, ess: float, trut
     return found | more | {"ess": ess, "ess_per_second": ess / (total - setup), "draws": len(draws)}
 
 
-def _method(name: str, problem: TransportProblem, budget: float):
-    return method_of(SETTING | {"nodes": problem.mesh.n_nodes, "method": OURS[name], "budget": budget})
+def _method(name: str, problem: pdevae.InverseProblem, budget: float):
+    return method_of(Setting(**SETTING, nodes=problem.mesh.n_nodes, method=OURS[name], budget=budget))
 
 
-def by_ours(name: str, problem: TransportProblem, truth: Exact, seed: int, budget: float) -> dict:
+def by_ours(name: str, problem: pdevae.InverseProblem, truth: Exact, seed: int, budget: float) -> dict:
     try:
         found = _method(name, problem, budget)(problem, seed)
     except (Diverged, OverBudget) as reason:
@@ -143,16 +148,16 @@ def by_ours(name: str, problem: TransportProblem, truth: Exact, seed: int, budge
         return {"status": status, "note": str(reason), "seconds": getattr(reason, "projected", np.nan)}
     if name.startswith("HMC"):
         said = found.diagnostics
-        warm_up = 2 * _method(name, problem, budget).warm_up
+        warm_up = pdevae.HMC().warm_up
         share = (warm_up + np.arange(1, said["draws"] + 1)) / (warm_up + said["draws"])  # steps cost alike
         times = found.setup_seconds + share * (found.seconds - found.setup_seconds)
-        chains = len(found.draws) // int(said["draws"])
-        return sampled(found.draws, np.repeat(times, chains), found.setup_seconds, said["ess"], truth)
+        in_order = np.swapaxes(found.draws.reshape(found.chains, -1, found.draws.shape[1]), 0, 1).reshape(-1, 2)
+        return sampled(in_order, np.repeat(times, found.chains), found.setup_seconds, said["ess"], truth)
     row = moments(found.mean, found.sd, truth) | {"setup": found.setup_seconds, "seconds": found.seconds}
     return row | {"to_accuracy": found.seconds if accurate(row) else np.nan}
 
 
-def by_peer(name: str, problem: TransportProblem, truth: Exact, budget: float) -> dict:
+def by_peer(name: str, problem: pdevae.InverseProblem, truth: Exact, budget: float) -> dict:
     import arviz
 
     left = run_peer(*PEERS[name], problem, budget)
@@ -176,9 +181,9 @@ def exact(nodes: int, seed: int) -> Exact:
     """By quadrature; kept, since it takes minutes on the largest mesh."""
     kept = BUILD / "runs" / f"exact-{nodes}-{seed}.json"
     if not kept.exists():
-        problem = problem_of(SETTING | {"nodes": nodes}, seed)
-        found = quadrature(problem.model.log_joint(problem.y, problem.sigma), tol=MEAN / 10)
-        write_text(kept, json.dumps({"mean": found.mean.tolist(), "sd": np.sqrt(found.covariance.diagonal()).tolist()}))
+        problem = problem_of(Setting(**SETTING, nodes=nodes), seed)
+        found = pdevae.exact(problem)
+        write_text(kept, json.dumps({"mean": found.mean.tolist(), "sd": found.sd.tolist()}))
     return Exact(**{name: np.array(value) for name, value in json.loads(kept.read_text()).items()})
 
 
@@ -207,7 +212,7 @@ def one(name: str, nodes: int, seed: int, budget: float) -> dict:
     kept = BUILD / "runs" / f"{name}-{nodes}-{seed}-{budget:g}.json".replace(" ", "_").replace("/", "_")
     if kept.exists():
         return json.loads(kept.read_text())
-    problem = problem_of(SETTING | {"nodes": nodes}, seed)
+    problem = problem_of(Setting(**SETTING, nodes=nodes), seed)
     truth = exact(nodes, seed)
     found = by_ours(name, problem, truth, seed, budget) if name in OURS else by_peer(name, problem, truth, budget)
     row = {"method": name, "nodes": nodes, "interior": len(problem.mesh.interior), "seed": seed, "status": "ok"} | found

@@ -22,8 +22,8 @@ from tqdm import tqdm
 
 import pdevae
 from pdevae._tensorflow import tf
-from pdevae.explore.forward import AffineSolver
-from pdevae.solve import factorise
+from pdevae.fem.solve import factorise
+from study.explore.forward import AffineSolver
 
 SIZES = (4096, 16_384, 65_536)
 TURNS = 5

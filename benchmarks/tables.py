@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pdevae.runner import claims
-from pdevae.runner.files import write_text
+from machinery import claims
+from machinery.files import write_text
 
 HERE = Path(__file__).parent
 SECTIONS = {

@@ -27,7 +27,7 @@ sys.path.insert(0, str(common.HERE.parent / "tests"))
 
 from fire import Unable
 from fire.scenarios import SCENARIOS, Scenario
-from pdevae.runner.files import write_text
+from machinery.files import write_text
 
 
 def code() -> str:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pdevae
+import study  # noqa: F401  settings of TensorFlow
 from pdevae._tensorflow import tf
 
 LONGEST = [

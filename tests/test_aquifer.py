@@ -10,21 +10,21 @@ import requests
 from pyproj import Transformer
 from shapely import Polygon
 
-from pdevae import plots
+from pdevae import spread_out
 from pdevae._tensorflow import tf
-from pdevae.data import aquifer, mirror, twin
-from pdevae.domains import GradedDomain
 from pdevae.errors import UserError
-from pdevae.experiments import choices
-from pdevae.experiments.aquifer import maps, networks, protocol, recovery, results, scenery, splits, verdicts
-from pdevae.hierarchy import interpolation
-from pdevae.models.deep_gp import deep_gp
-from pdevae.models.head import SCALES, HeadModel
-from pdevae.models.head_fit import fit
-from pdevae.models.kernels import InducedField, spread_out
-from pdevae.models.surrogate import NETWORK, Draw, Surrogate, _factor
-from pdevae.models.variational import refine
-from pdevae.weak_form import WeakForm, stiffness
+from pdevae.fem.domains import GradedDomain
+from pdevae.fem.transfer import interpolation
+from pdevae.fem.weak_form import WeakForm, stiffness
+from study import choices, plots
+from study.aquifer import maps, networks, protocol, recovery, results, scenery, splits, verdicts
+from study.data import aquifer, mirror, twin
+from study.models.deep_gp import deep_gp
+from study.models.head import SCALES, HeadModel
+from study.models.head_fit import fit
+from study.models.kernels import InducedField
+from study.models.surrogate import NETWORK, MechanismSamples, WellSurrogate, _gaussian
+from study.models.variational import refine
 
 real = pytest.mark.skipif(
     aquifer.find()[0] is None, reason="no USGS files: not in data/aquifer, no mirror, no download"
@@ -226,7 +226,7 @@ def test_standardisation_knows_training_wells_only():
     (member,) = splits.members("twin", "near")
     known = splits.Standardised.of("twin", "altitude", member)
     assert (known.y.mean(), known.y.std()) == (pytest.approx(0, abs=1e-9), pytest.approx(1))
-    back = known.back(known.y[None], np.ones((1, len(known.y))))
+    back = known.feet.back(known.y[None], np.ones((1, len(known.y))))
     np.testing.assert_allclose(back.mean[0], splits.data("twin").level("altitude", "early")[member.training])
 
 
@@ -385,13 +385,13 @@ def test_the_surrogate_has_the_papers_parameters():
 def test_the_penalty_sees_the_equation(mechanism):
     """A network's residual, against the matrix with the same coefficients."""
     mesh = twin.domain().mesh(nodes=60)
-    model = Surrogate(mechanism, n_inducing=10)
+    model = WellSurrogate(mechanism, n_inducing=10)
     rng = np.random.default_rng(2)
-    z = Draw(
+    z = MechanismSamples(
         tf.constant(6 * NETWORK.init([3])),  # steep enough for ∇u to matter
         *(tf.constant(rng.normal(size=(1, size)), tf.float32) for size in (10, 10, 2)),
     )
-    from pdevae.models.surrogate import surrogate
+    from study.models.surrogate import surrogate
 
     penalty = model.make_penalty(mesh)
     r = penalty.weak.residual(penalty.weak.values(surrogate, z), z)[0].numpy()
@@ -409,12 +409,12 @@ def test_the_penalty_sees_the_equation(mechanism):
 def test_kl_is_that_of_gaussians():
     import tensorflow_probability as tfp
 
-    model, rng = Surrogate("GP-D", n_inducing=4), np.random.default_rng(3)
+    model, rng = WellSurrogate("GP-D", n_inducing=4), np.random.default_rng(3)
     parameters = {name: tf.constant(rng.normal(size=(2, 4))) for name in ("log_a", "f")}
     parameters |= {f"{name}_T": tf.constant(rng.normal(size=(2, 4, 4))) for name in ("log_a", "f")}
     normal = tfp.distributions.MultivariateNormalTriL
     prior = normal(tf.zeros([4], tf.float64), tf.eye(4, dtype=tf.float64))
-    each = [normal(parameters[n], _factor(parameters[f"{n}_T"])).kl_divergence(prior) for n in ("log_a", "f")]
+    each = [normal(parameters[n], _gaussian(parameters, n).factor()).kl_divergence(prior) for n in ("log_a", "f")]
     assert float(model._kl(parameters)) == pytest.approx(float(tf.reduce_sum(each)))
 
 
@@ -422,18 +422,18 @@ def test_members_train_as_they_would_alone_and_an_unknown_mechanism_is_refused()
     mesh = splits.plain("twin", 120)
     each = splits.members("twin", "cv")[5:7]
     known = [splits.Standardised.of("twin", "altitude", m) for m in each]
-    model = Surrogate("none", period=20)
+    model = WellSurrogate("none", period=20)
     x = splits.places("twin", each[0].test)
     (both,) = model.fit(networks.stacked("twin", each, known), mesh, [1], [7, 8])
     (alone,) = model.fit(networks.stacked("twin", each[:1], known[:1]), mesh, [1], [7])
     np.testing.assert_allclose(both.predict(x)[0][0], alone.predict(x)[0][0], atol=2e-3)
     with pytest.raises(UserError, match="unknown mechanism"):
-        Surrogate("magic")
+        WellSurrogate("magic")
 
 
 @pytest.mark.parametrize("name", ["GP-DT", "GP-DT, two-level", "GP-DT, taper P=1", "network, Laplacian"])
 def test_every_penalty_trains(name):
-    config = {"source": "twin", "split": "near", "response": "depth", "repeats": 2, "mesh_nodes": 120, "period": 10}
+    config = {"survey": "twin", "split": "near", "response": "depth", "repeats": 2, "mesh_nodes": 120, "period": 10}
     found = networks.network(protocol.NETWORKS[name] | config | {"cycles_seen": [1, 2]}, 0)
     assert set(found["cycles"]) == {1, 2}
     assert np.isfinite(found["median"]).all()

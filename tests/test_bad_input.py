@@ -9,8 +9,7 @@ import pytest
 
 import pdevae
 from pdevae._tensorflow import tf
-from pdevae.inference import TransportProblem
-from pdevae.posterior import TransportModel
+from study.transport.problem import forward_on
 
 SQUARE = [[11.0, 47.0], [11.1, 47.0], [11.1, 47.1], [11.0, 47.1], [11.0, 47.0]]
 AWAY = [[x + 1, y] for x, y in SQUARE]
@@ -90,12 +89,12 @@ def test_a_unit_of_no_length(file):
 
 
 def test_a_polygon_survives_altitudes_a_part_of_its_own_and_another_unit(file):
-    flat = pdevae.read_polygon(file(geometry("Polygon", [SQUARE])), crs=UTM, unit=1000.0)
+    read = lambda content, crs: pdevae.read_polygon(file(content), 100, crs=crs, unit=1000.0).domain.shape  # noqa: E731
+    flat = read(geometry("Polygon", [SQUARE]), UTM)
     high = [[x, y, 600.0] for x, y in SQUARE]
-    again = pdevae.read_polygon(file(geometry("MultiPolygon", [[high]])), crs=UTM, unit=1000.0)
-    assert again.shape.equals(flat.shape)
-    feet = pdevae.read_polygon(file(geometry("Polygon", [SQUARE])), crs="EPSG:2272", unit=1000.0)  # in US survey feet
-    assert 0.1 < feet.shape.area / flat.shape.area < 10
+    assert read(geometry("MultiPolygon", [[high]]), UTM).equals(flat)
+    feet = read(geometry("Polygon", [SQUARE]), "EPSG:2272")  # US survey feet
+    assert 0.1 < feet.area / flat.area < 10
 
 
 PLACES = {
@@ -110,8 +109,10 @@ PLACES = {
 def test_places_that_cannot_be_read(x, remedy):
     mesh = pdevae.square(nodes=100)
     refused(remedy, pdevae.read_at, mesh, x)
-    refused(remedy, TransportModel.on, mesh, 1.0, 1.0, np.array(x))
-    refused(remedy, TransportProblem, mesh, 1.0, 1.0, np.array(x), np.zeros(len(x)), 0.1, np.zeros(2))
+    forward = forward_on(mesh)
+    refused(remedy, forward.reader, x)
+    if np.ndim(x) == 2:
+        refused(remedy, pdevae.InverseProblem.on, forward, x, np.zeros(len(x)), 0.1)
 
 
 def test_a_hole_is_outside_but_the_shore_is_not():
@@ -133,8 +134,8 @@ def test_a_place_between_a_curve_and_its_chord_is_inside():
 
 def test_readings_that_do_not_fit_their_sensors():
     mesh, at = pdevae.square(nodes=100), np.full((2, 2), 0.5)
-    refused("one y for each sensor", TransportProblem, mesh, 1.0, 1.0, at, np.zeros(3), 0.1, np.zeros(2))
-    refused("sigma=0 must be positive", TransportProblem, mesh, 1.0, 1.0, at, np.zeros(2), 0, np.zeros(2))
+    refused("one reading for each sensor", pdevae.InverseProblem.on, forward_on(mesh), at, np.zeros(3), 0.1)
+    refused("noise=0 must be positive", pdevae.InverseProblem.on, forward_on(mesh), at, np.zeros(2), 0)
 
 
 def operator(name, **methods):

@@ -7,10 +7,10 @@ import pytest
 
 import pdevae
 from conftest import wavy
-from pdevae import boundary
 from pdevae._tensorflow import graph, tf
-from pdevae.experiments import borrower
+from pdevae.fem import boundary
 from pdevae.penalties.pointwise import strong_residual
+from study.transport import borrower
 
 RING = np.array([(0, 0), (3, 0), (3, 3), (0, 3)])
 HOLED = pdevae.polygon(RING, holes=[0.5 + RING / 6, 2 + RING / 5], nodes=900)
@@ -45,7 +45,7 @@ def test_boundary_values_of_the_wrong_kind_are_refused(given):
 
 def test_a_solve_needs_the_whole_boundary():
     weak = pdevae.WeakForm(HOLED, POISSON, boundary=lambda x: np.where(x[:, 0] == 0, 0.0, np.nan))
-    with pytest.raises(pdevae.UserError, match="needs the value at every boundary node"):
+    with pytest.raises(pdevae.UserError, match="needs u at every boundary node"):
         pdevae.Solver(weak)
 
 
@@ -82,7 +82,7 @@ def test_the_residual_of_a_diagnosis_is_the_relative_distance_to_the_solution():
     """For −Δ the dual norm of the residual is the energy of the error: 20% too large, 20% residual."""
     mesh = pdevae.square(nodes=400)
     w = pdevae.lift(mesh, 0.0)[1]
-    u = pdevae.Solver(pdevae.WeakForm(mesh, POISSON, boundary=0.0)).sparse(None)[0].numpy()
+    u = pdevae.Solver(pdevae.WeakForm(mesh, POISSON, boundary=0.0)).solve()[0].numpy()
     scale = 1.2 * u[mesh.interior[0]] / w[mesh.interior[0]]
     with pytest.warns(UserWarning, match="20% of the load's"):
         found = pdevae.diagnose(
@@ -94,7 +94,7 @@ def test_the_residual_of_a_diagnosis_is_the_relative_distance_to_the_solution():
 def test_a_borrowers_first_try_comes_near_and_overwriting_does_not():
     """600 steps instead of 3,000; seen: 4% and 70%."""
     config = {"region": "annulus", "nodes": 500, "steps": [600]}
-    met, over = (borrower.first_try(config | {"factor": how}, 0) for how in ("poisson", "overwritten"))
+    met, over = (borrower.first_try(borrower.FirstTry(**config, factor=how), 0) for how in ("poisson", "overwritten"))
     assert met["error"][0] < 0.15 and not met["told"]
     assert over["error"][0] > 0.4 and over["told"]
 

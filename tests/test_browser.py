@@ -5,8 +5,8 @@ import json
 import pytest
 
 from browser import CHROMIUM, chromium, lab
-from pdevae.runner import report
-from pdevae.runner.settings import project_root
+from machinery import report
+from machinery.settings import project_root
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on the PATH: install it (Debian: apt install chromium) to test the explorer"

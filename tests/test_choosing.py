@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from pdevae.experiments import choosing, transport
+from study.transport import choosing
+from study.transport import experiment as transport
 
 SMALL, LARGE = dict(width=24, samples=2, tests=64), dict(width=48, samples=4, tests=256)
 TRIED = dict(

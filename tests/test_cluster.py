@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 import toy
+from machinery import cli, cluster, replicates
+from machinery.settings import project_root
 from pdevae.errors import UserError
-from pdevae.runner import cli, cluster, replicates
-from pdevae.runner.settings import project_root
 
 BENCHMARKS = project_root() / "benchmarks"
 
@@ -161,28 +161,3 @@ def test_costs_beyond_what_was_measured_follow_a_fitted_power():
     assert high == pytest.approx(2e-3 * 1e4**1.2 * 100**1.5)
     assert estimate.makespan([3.0, 1.0] + [0.5] * 98) == 3.0
     assert estimate.makespan([1.0] * 101) == 2.0
-
-
-_CLOCK_SET_BACK = """
-import os, threading, time
-wall, hours = time.time, [0]
-time.time = lambda: wall() - 3600 * hours[0]
-from distributed import as_completed, Client, LocalCluster
-from pdevae.runner import cluster
-
-def set_back():
-    while True:
-        time.sleep(0.013)
-        hours[0] += 1
-
-dask = Client(LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None))
-threading.Thread(target=set_back, daemon=True).start()
-futures = [dask.submit(time.sleep, 0.005, pure=False) for _ in range(100)]
-print(sum(1 for _ in as_completed(futures)), flush=True)
-os._exit(0)
-"""
-
-
-def test_a_clock_set_back_again_and_again_stalls_no_message():
-    done = subprocess.run([sys.executable, "-c", _CLOCK_SET_BACK], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["100"], done.stderr

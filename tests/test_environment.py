@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pdevae.runner.settings import project_root
+from machinery.settings import project_root
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_importing_is_quick_and_silent():
 
 def test_the_runner_imports_papermill_and_nbconvert_without_grammars():
     script = (
-        "import sys; from pdevae.runner.imports import without_address_grammars; without_address_grammars(); "
+        "import sys; from machinery.imports import without_address_grammars; without_address_grammars(); "
         "import papermill, nbconvert; assert 'jsonschema' in sys.modules and 'lark' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

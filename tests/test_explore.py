@@ -8,13 +8,13 @@ import PIL.Image
 import pytest
 
 import pdevae
+from pdevae import exact
 from pdevae._tensorflow import tf
-from pdevae.explore import AnnealingPanel, ForwardPanel, InversePanel, PatchPanel
-from pdevae.explore.forward import DOMAINS, AffineSolver
-from pdevae.explore.patch import Forms
-from pdevae.inference import exact
+from pdevae.penalties.spectra import relative_eigenvalues
 from pdevae.penalties.tapered import gamma_matrix
-from pdevae.spectra import relative_eigenvalues
+from study.explore import AnnealingPanel, ForwardPanel, InversePanel, PatchPanel
+from study.explore.forward import DOMAINS, AffineSolver
+from study.explore.patch import Forms
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_patch_holds_its_disc_and_the_elements_that_touch_it(forms):
 def test_the_quick_solver_solves_the_equation(domain):
     mesh, a, tau = DOMAINS[domain](nodes=200), 0.7, [3.0, -5.0]
     equation = pdevae.Diffusion(a) + pdevae.Transport() - pdevae.Source(1.0)
-    slow = pdevae.Solver(pdevae.WeakForm(mesh, equation, boundary=0.0)).sparse(tf.constant([tau], tf.float64))
+    slow = pdevae.Solver(pdevae.WeakForm(mesh, equation, boundary=0.0)).solve(tf.constant([tau], tf.float64))
     np.testing.assert_allclose(AffineSolver(mesh)(a, tau), slow[0], atol=1e-12)
 
 
@@ -135,7 +135,7 @@ def test_along_the_annealing_misfit_is_traded_for_residual():
 
 def test_under_the_runner_a_panel_is_a_picture(monkeypatch):
     shown = []
-    monkeypatch.setattr("pdevae.explore.panel.display", shown.append)
+    monkeypatch.setattr("study.explore.panel.display", shown.append)
     panel = ForwardPanel(nodes=150)
     panel._ipython_display_()
     monkeypatch.setenv("PDEVAE_RUN", json.dumps({"profile": "quick"}))

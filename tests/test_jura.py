@@ -10,18 +10,18 @@ import pytest
 import shapely
 import tensorflow_probability as tfp
 
+from machinery.settings import project_root
 from pdevae import ExactPenalty
 from pdevae._tensorflow import tf
-from pdevae.data import jura
 from pdevae.errors import UserError
-from pdevae.experiments.jura import protocol, results, selection, splits, structure, vae
-from pdevae.models import gpdk
-from pdevae.models.mechanisms import LATENT, MECHANISMS
-from pdevae.models.predictive import Predictive
-from pdevae.models.vae import VAE, Draw, _kl, _times, decoder, encoder
-from pdevae.operators import Diffusion, NonlinearDiffusion, Source, Transport
+from pdevae.fem.operators import Diffusion, NonlinearDiffusion, Source, Transport
 from pdevae.penalties.gradient import GradientPenalty
-from pdevae.runner.settings import project_root
+from study.data import jura
+from study.jura import protocol, results, selection, splits, structure, vae
+from study.models import gpdk
+from study.models.mechanisms import LATENT, MECHANISMS
+from study.models.vae import VAE, SiteFields, decoder, encoder
+from study.scoring import Predictive, holm
 
 DATA = project_root() / "data" / "jura"
 TINY = {"metal": "Co", "sets": "corrected", "split": "cv", "members": 2, "log": True, "checkpoints": [5], "beta": 0.01}
@@ -121,7 +121,7 @@ def test_standardisation_knows_the_training_sites_only(monkeypatch):
     altered = jura.Jura(changed, splits.data().grid, 259)
     monkeypatch.setattr(splits, "data", lambda: altered)
     after = splits.Standardised.of("Cd", "corrected", True, training)
-    assert (before.centre, before.spread) == (after.centre, after.spread)
+    assert before.response == after.response
     np.testing.assert_array_equal(before.s[training], after.s[training])
 
 
@@ -162,42 +162,35 @@ def test_sites_of_weight_zero_teach_nothing():
     np.testing.assert_array_equal(fit(sites.y), fit(np.where(sites.weight == 0, 99.0, sites.y)))
 
 
-def test_kl_and_draws_are_those_of_a_gaussian_with_factor_C():
+def test_kl_and_draws_are_those_of_a_gaussian_with_the_encoder_s_factor():
     rng = np.random.default_rng(0)
-    m, out = rng.normal(size=(1, 3, LATENT)), rng.normal(size=(1, 3, LATENT * (LATENT + 1) // 2))
-    C = np.zeros((1, 3, LATENT, LATENT))
-    C[..., *np.tril_indices(LATENT)] = out
-    diagonal = np.abs(np.einsum("...ii->...i", C)) + 0.1
-    np.einsum("...ii->...i", C)[...] = diagonal
-    entries = tf.constant(C[..., *np.tril_indices(LATENT)], tf.float32)
-    q = tfp.distributions.MultivariateNormalTriL(tf.constant(m, tf.float32), tf.constant(C, tf.float32))
+    parameters = {"encoder": tf.constant(3 * encoder(2).init([0]))}
+    q = VAE().encode(parameters, tf.constant(rng.normal(size=(1, 3, 4)), tf.float32))
+    same = tfp.distributions.MultivariateNormalTriL(q.mean, q.factor())
     p = tfp.distributions.MultivariateNormalDiag(tf.zeros([LATENT]))
-    np.testing.assert_allclose(
-        _kl(tf.constant(m, tf.float32), entries), tfp.distributions.kl_divergence(q, p), rtol=1e-4
-    )
-    xi = rng.normal(size=(1, 3, LATENT)).astype(np.float32)
-    np.testing.assert_allclose(
-        _times(entries, tf.constant(xi)), np.einsum("snij,snj->sni", C, xi), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(q.kl(), tfp.distributions.kl_divergence(same, p), rtol=1e-4)
+    xi = rng.normal(size=(5, 1, 3, LATENT)).astype(np.float32)
+    expected = q.mean + np.einsum("snij,ksnj->ksni", q.factor(), xi)
+    np.testing.assert_allclose(q.draw(xi), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_encoders_factor_has_a_positive_diagonal_and_is_free_below_it():
     model = VAE()
     parameters = {"encoder": tf.constant(encoder(2).init([0]))}
     inputs = tf.constant(np.random.default_rng(0).normal(size=(1, 50, 4)), tf.float32)
-    _, entries = model.encode(parameters, inputs)
-    on_diagonal = np.equal(*np.tril_indices(LATENT))
-    assert (entries.numpy()[..., on_diagonal] > 0).all()
-    assert (entries.numpy()[..., ~on_diagonal] < 0).any()
+    C = model.encode(parameters, inputs).factor().numpy()
+    assert (np.diagonal(C, axis1=-2, axis2=-1) > 0).all()
+    assert (C[..., *np.tril_indices(LATENT, -1)] < 0).any()
+    assert not C[..., *np.triu_indices(LATENT, 1)].any()
 
 
-def drawn(model: VAE, fields: int = 2) -> Draw:
+def drawn(model: VAE, fields: int = 2) -> SiteFields:
     """Fields of an untrained model."""
     rng = np.random.default_rng(1)
     parameters = {name: tf.constant(net.init([0])) for name, net in model.networks(2).items()}
     s, x, xi = (tf.constant(rng.normal(size=(1, fields, d)), tf.float32) for d in (2, 2, LATENT))
-    mean, C = model.encode(parameters, tf.concat([s, x], axis=-1))
-    return Draw(model, parameters, s, x, xi, mean + _times(C, xi))
+    q = model.encode(parameters, tf.concat([s, x], axis=-1))
+    return SiteFields(model, parameters, s, x, xi, q.draw(xi))
 
 
 @pytest.mark.parametrize("composite", [True, False])
@@ -209,8 +202,8 @@ def test_a_field_asks_the_encoder_at_every_place_or_keeps_the_sites_latent(compo
     np.testing.assert_allclose(np.diag(field), model.decode(draw.parameters, draw.x, draw.z)[0][0], rtol=1e-5)
     z = draw.z[:, :1]
     if composite:
-        mean, C = model.encode(draw.parameters, tf.concat([draw.s[:, :1], draw.x[:, 1:]], axis=-1))
-        z = mean + _times(C, draw.xi[:, :1])
+        q = model.encode(draw.parameters, tf.concat([draw.s[:, :1], draw.x[:, 1:]], axis=-1))
+        z = q.draw(draw.xi[:, :1])
     np.testing.assert_allclose(field[0, 1], model.decode(draw.parameters, draw.x[:, 1:], z)[0][0, 0], rtol=1e-5)
 
 
@@ -235,11 +228,11 @@ EQUATIONS = {  # with log a or log c, τ and f constant
 def test_a_mechanism_is_its_equation(name):
     """Heads that give constants (their last biases), scaled by the prior sd."""
     draw = drawn(VAE(name, prior_sd=0.5))
-    for head, bias in {"log a": [0.2], "log c": [0.2], "τ": [0.7, -0.4], "f": [0.3]}.items():
-        if head in draw.parameters:
-            weights = draw.parameters[head].numpy()
+    for name_, bias in {"log a": [0.2], "log c": [0.2], "τ": [0.7, -0.4], "f": [0.3]}.items():
+        if name_ in draw.parameters:
+            weights = draw.parameters[name_].numpy()
             weights[:, -len(bias) :] = np.array(bias) / 0.5
-            draw.parameters[head] = tf.constant(weights)
+            draw.parameters[name_] = tf.constant(weights)
     mu, mesh = (lambda x, z: z.mu(x)), vae.region_mesh(80)
     found = MECHANISMS[name].penalty(mesh, "exact", 32, 1)(mu, draw, None)
     np.testing.assert_allclose(found, ExactPenalty(mesh, EQUATIONS[name], dtype=tf.float32)(mu, draw), rtol=1e-3)
@@ -259,8 +252,8 @@ def test_a_strong_penalty_is_obeyed(name):
         s, x = (tf.constant(v[:, :20], tf.float32) for v in (sites.s, sites.x))
         parameters = {key: tf.constant(v) for key, v in trained.parameters.items()}
         xi = tf.random.stateless_normal([1, 20, LATENT], [0, 0])
-        mean, C = model.encode(parameters, tf.concat([s, x], axis=-1))
-        draw = Draw(model, parameters, s, x, xi, mean + _times(C, xi))
+        q = model.encode(parameters, tf.concat([s, x], axis=-1))
+        draw = SiteFields(model, parameters, s, x, xi, q.draw(xi))
         return float(held(lambda x, z: z.mu(x), draw, [0, 0]))
 
     assert residual(0.03) < 0.3 * residual(1e3)
@@ -276,10 +269,10 @@ def test_the_gradient_penalty_equals_the_laplacians_where_the_field_vanishes_at_
     assert float(ExactPenalty(mesh, Diffusion(1.0))(flat, None)) < 1e-9 < float(GradientPenalty(mesh)(flat, None))
 
 
-def test_graphs_show_the_heads_the_code_has():
+def test_graphs_show_the_coefficients_the_code_has():
     graph = structure.graph("VAE-DT")
     coefficients = set(graph.name[graph.role == "coefficient"])
-    assert coefficients == set(MECHANISMS["DT"].heads)
+    assert coefficients == set(MECHANISMS["DT"].networks)
     assert structure.graph("VAE").role.isin(["coefficient", "constraint"]).sum() == 0
 
 
@@ -361,7 +354,7 @@ def test_a_predictive_distribution_is_one(log):
 
 
 def test_holms_adjustment():
-    np.testing.assert_allclose(results.holm(np.array([0.01, 0.04, 0.03, 0.5])), [0.04, 0.09, 0.09, 0.5])
+    np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03, 0.5])), [0.04, 0.09, 0.09, 0.5])
 
 
 def rows(model, median, y, **more):
@@ -401,7 +394,7 @@ def test_scores_of_a_known_case():
     y = np.array([1.0, 2.0, 3.0, 4.0])
     table = rows("m", y + [1, -1, 3, 1], y, pit=[0.01, 0.5, 0.5, 0.99], log_density=-1.5)
     found = results.scores(table, ["model"]).iloc[0]
-    assert (found.mae, found.rmse, found.nlpd, found.coverage) == (1.5, np.sqrt(3), 1.5, 0.5)
+    assert (found.mae, found.mse, found.nlpd, found.coverage) == (1.5, 3.0, 1.5, 0.5)
 
 
 def test_every_row_of_the_table_shares_the_networks():

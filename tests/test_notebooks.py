@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import tables
 
-from pdevae.runner import claims, manifest, notebooks, readme
-from pdevae.runner.files import sha256
-from pdevae.runner.settings import project_root
+from machinery import claims, manifest, notebooks, readme
+from machinery.files import sha256
+from machinery.settings import project_root
 
 BOOKS = notebooks.notebooks()
 
@@ -28,7 +28,7 @@ def smoke(tmp_path_factory):
     halves = [[book.name for book in BOOKS if book.name not in apart], apart]
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "pdevae.runner.cli", "--profile", "smoke", "--jobs", "1"]
+            [sys.executable, "-m", "machinery.cli", "--profile", "smoke", "--jobs", "1"]
             + [word for name in half for word in ("--only", name)],
             env=os.environ | {"PDEVAE_ROOT": str(root)},
             stdout=subprocess.PIPE,
@@ -58,7 +58,7 @@ NOT_FOR_SMOKE = [
     "tab_jura_results",
     "tab_aquifer_results",
     "fig_aquifer_twin",
-    "fig_your_own_choice",
+    "fig_your_own_unknowns",
 ]
 
 
@@ -76,7 +76,7 @@ def test_every_figure_has_its_table_and_no_bar_is_missed(smoke):
 
 def test_figures_can_be_redrawn_from_their_tables_alone(smoke, tmp_path):
     shutil.copytree(smoke / "figures", tmp_path / "figures", ignore=shutil.ignore_patterns("*.png", "*.pdf", "*.tex"))
-    command = [sys.executable, "-m", "pdevae.runner.cli", "--redraw"]
+    command = [sys.executable, "-m", "machinery.cli", "--redraw"]
     subprocess.run(command, env=os.environ | {"PDEVAE_ROOT": str(tmp_path)}, check=True)
     made = [
         {path.name for path in (folder / "figures").iterdir() if path.suffix in (".png", ".pdf", ".tex")}

@@ -8,13 +8,14 @@ import pdevae
 import reference
 from conftest import DOMAINS, relative_difference, wavy
 from pdevae._tensorflow import tf
-from pdevae.mesh import rings
-from pdevae.minipatches import merge, radius_for
+from pdevae.fem.mesh import rings
+from pdevae.penalties import base
+from pdevae.penalties.minipatches import merge, radius_for
 from pdevae.penalties.multilevel import alias_tables
 from pdevae.penalties.patch_residual import PatchTables, patch_residuals
 from pdevae.penalties.pointwise import strong_residual
+from pdevae.penalties.spectra import captured_share, relative_eigenvalues
 from pdevae.penalties.tapered import gamma_matrix, tapered_rows
-from pdevae.spectra import captured_share, relative_eigenvalues
 
 SEED = tf.constant([3, 5])
 
@@ -24,6 +25,12 @@ def full_sum(penalty, mu, z):
     r = penalty.weak.residual(penalty.weak.values(mu, z), z).numpy()
     B = penalty.quadratic_form()
     return np.mean([row @ B.matvec(row) for row in r])
+
+
+def sum_of_rows(penalty, z):
+    """The mean over z of Σ a·b, no patch left out."""
+    a, b = penalty.pair(wavy, z)
+    return float(tf.reduce_mean(tf.reduce_sum(a * b, axis=1)))
 
 
 def test_patch_tables_equal_the_definition(small_mesh):
@@ -40,7 +47,7 @@ def test_patch_tables_equal_the_definition(small_mesh):
 def test_patch_tables_do_not_depend_on_chunks(monkeypatch):
     mesh = pdevae.star(nodes=300)
     whole = pdevae.patches(mesh, patch_nodes=12)
-    monkeypatch.setattr("pdevae.minipatches._CHUNK", 17)
+    monkeypatch.setattr("pdevae.penalties.minipatches._CHUNK", 17)
     parts = pdevae.patches(mesh, patch_nodes=12)
     np.testing.assert_array_equal(whole.nodes, parts.nodes)
     np.testing.assert_array_equal(whole.corners, parts.corners)
@@ -80,8 +87,7 @@ def test_taper_equals_the_definition_and_tends_to_the_inverse(small_mesh):
 @pytest.mark.parametrize("taper", ["hard", "wendland"])
 def test_mean_of_the_tapered_estimate_is_the_full_sum(small_mesh, equation, z, taper):
     penalty = pdevae.TaperedPenalty(small_mesh, equation, patch_nodes=9, taper=taper, boundary=0.0)
-    terms = penalty.row_terms(wavy, z, tf.range(penalty.tables.C))
-    assert np.mean(np.sum(terms, axis=1)) == pytest.approx(full_sum(penalty, wavy, z), rel=1e-11)
+    assert sum_of_rows(penalty, z) == pytest.approx(full_sum(penalty, wavy, z), rel=1e-11)
 
 
 def test_normalisations_differ_by_the_number_of_nodes(equation, z):
@@ -107,10 +113,25 @@ def test_two_level_equals_additive_schwarz(small_mesh, equation):
 def test_mean_of_the_local_part_is_its_full_sum(small_mesh, equation, z, every):
     centres = small_mesh.interior[::every]  # fewer patches, other cover, same identity
     penalty = pdevae.TwoLevelPenalty(small_mesh, equation, patch_nodes=9, boundary=0.0, centres=centres)
-    local = np.mean(np.sum(penalty.local.terms(wavy, z, tf.range(len(centres))), axis=1))
-    r = penalty.weak.residual(penalty.weak.values(wavy, z), z).numpy()
-    coarse = np.mean([row @ penalty.coarse.apply(row) for row in r])
-    assert local + coarse == pytest.approx(full_sum(penalty, wavy, z), rel=1e-10)
+    assert sum_of_rows(penalty, z) == pytest.approx(full_sum(penalty, wavy, z), rel=1e-10)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_whitened_rows_are_the_exact_penalty_and_so_is_their_gradient(small_mesh, equation, z, dense, monkeypatch):
+    monkeypatch.setattr(base, "_DENSE", 10_000 if dense else 1)  # in the graph, and by a sparse factor on the host
+    for penalty in (
+        pdevae.ExactPenalty(small_mesh, equation, boundary=0.0),
+        pdevae.TwoLevelPenalty(small_mesh, equation, patch_nodes=9, boundary=0.0),
+    ):
+        scale = tf.Variable(1.0, dtype=tf.float64)
+        mu = lambda x, z, scale=scale: scale * wavy(x, z)  # noqa: E731
+        with tf.GradientTape(persistent=True) as tape:
+            a, b = penalty.pair(mu, z, SEED)
+            rows, value = tf.reduce_mean(tf.reduce_sum(a * b, axis=1)), penalty(mu, z, SEED)
+        assert a is b
+        assert float(rows) == pytest.approx(float(value), rel=1e-10)
+        slopes = [float(tape.gradient(each, scale)) for each in (rows, value)]
+        assert slopes[0] == pytest.approx(slopes[1], rel=1e-10)
 
 
 def test_sampled_estimates_average_to_the_full_sum(equation, z):
@@ -133,12 +154,11 @@ def test_multilevel_patches_sum_to_the_full_sum_when_residuals_are_not_sampled(e
         return tf.stack([tf.gather(tf.constant(r @ Pi), columns, axis=1)] * 2)
 
     monkeypatch.setattr(type(penalty.coarse.residual), "two_draws", exact_draws)
-    local = np.mean(np.sum(penalty.local.terms(wavy, z, tf.range(penalty.local.tables.C)), axis=1))
-    levels = np.mean(
-        np.sum(penalty.coarse.terms(wavy, z, tf.range(len(penalty.coarse.patches.centres)), 1, SEED), axis=1)
-    )
-    coarsest = penalty.coarsest.estimate(wavy, z, SEED, 1)
-    assert local + levels + float(coarsest) == pytest.approx(full_sum(penalty, wavy, z), rel=1e-10)
+    local = penalty.local.rows(wavy, z, None, 0)
+    a, b = penalty.coarse.whitened(wavy, z, tf.range(len(penalty.coarse.patches.centres)), 1, SEED)
+    c, d = penalty.coarsest.pair(wavy, z, SEED, 1)
+    total = sum(np.sum(left * right) / len(z) for left, right in ((local, local), (a, b), (c, d)))
+    assert total == pytest.approx(full_sum(penalty, wavy, z), rel=1e-10)
 
 
 def test_sampled_coarse_residuals_are_exact_where_every_node_is_drawn(equation, z):
@@ -240,7 +260,7 @@ def test_same_seed_same_value(name, equation, z):
 def test_the_discrete_solution_has_no_penalty(name, equation, z):
     """μ read off the solved nodal values: L[z](wμ) = f, so every patch is at rest."""
     mesh = pdevae.square(nodes=400)
-    solution = pdevae.Solver(pdevae.WeakForm(mesh, equation, boundary=0.0)).sparse(z, samples=3)
+    solution = pdevae.Solver(pdevae.WeakForm(mesh, equation, boundary=0.0)).solve(z)
     solution /= np.where(mesh.is_boundary, 1.0, pdevae.lift(mesh, 0.0)[1])
     tree_of = {tuple(np.round(p, 9)): i for i, p in enumerate(mesh.points)}
 

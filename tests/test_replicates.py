@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import toy
+from machinery import cache, cluster, fingerprint, replicates
 from pdevae.errors import UserError
-from pdevae.runner import cache, cluster, fingerprint, replicates
 
 
 @pytest.fixture
@@ -140,10 +140,10 @@ def test_existing_cluster_gives_the_same_numbers(project, monkeypatch):
 
 
 def test_fingerprint_follows_imports_and_ignores_comments(tmp_path, monkeypatch):
-    names = fingerprint.fingerprint("pdevae.experiments.minipatch")
-    assert {"pdevae.penalties.tapered", "pdevae.mesh", "pdevae.solve", "tensorflow"} <= names.keys()
-    assert "pdevae.plots" not in names
-    assert "pdevae.runner.cache" not in names
+    names = fingerprint.fingerprint("study.minipatch")
+    assert {"pdevae.penalties.tapered", "pdevae.fem.mesh", "pdevae.fem.solve", "tensorflow"} <= names.keys()
+    assert "study.plots" not in names
+    assert "machinery.cache" not in names
     hashes = []
     monkeypatch.syspath_prepend(tmp_path)
     for text in ('"""A."""\nx = 1  # one\n', '"""B."""\n\nx = 1\n', "x = 2\n"):

@@ -10,10 +10,10 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from machinery import catalogue, claims, cli, manifest, report
+from machinery.report.markdown import to_html
+from machinery.settings import project_root
 from pdevae.errors import UserError
-from pdevae.runner import catalogue, claims, cli, manifest, report
-from pdevae.runner.report.markdown import to_html
-from pdevae.runner.settings import project_root
 
 ROOT = project_root()
 FIGURES = ROOT / "figures"

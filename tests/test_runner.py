@@ -12,18 +12,18 @@ import matplotlib.pyplot as plt
 import nbformat
 import pytest
 
-import pdevae.plots
+import study.plots
+from machinery import artefacts, claims, manifest
+from machinery.settings import RunSettings
 from pdevae.errors import UserError
-from pdevae.runner import artefacts, claims, manifest
-from pdevae.runner.settings import RunSettings
 
 TESTS = Path(__file__).parent
 PARAMETERS = "count = 3  # how many\nscale = 1.0\nname = 'x'\nsizes = [1, 2]\nlog = ''\nseconds = 0.0"
 START = """import pandas as pd, matplotlib.pyplot as plt
-import pdevae.plots, toy
-from pdevae.runner import replicates
-from pdevae.runner.artefacts import Run
-pdevae.plots.fig_toy = lambda table: table.plot("seed", "value").figure
+import study.plots, toy
+from machinery import replicates
+from machinery.artefacts import Run
+study.plots.fig_toy = lambda table: table.plot("seed", "value").figure
 run = Run("01_toy", artefacts=["fig_toy"])"""
 WORK = """table = replicates.run(toy.slow_square, [dict(log=log, seconds=seconds, offset=0)], range(count))
 run.save("fig_toy", table)
@@ -49,7 +49,7 @@ def project(tmp_path):
 def command(project: Path, *arguments: str) -> dict:
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     return {
-        "args": [sys.executable, "-m", "pdevae.runner.cli", *arguments],
+        "args": [sys.executable, "-m", "machinery.cli", *arguments],
         "env": os.environ | {"PDEVAE_ROOT": str(project), "PYTHONPATH": path},
         "text": True,
     }
@@ -204,7 +204,7 @@ def test_a_figure_that_does_not_fit_the_disk_is_said_in_one_line(tmp_path, monke
     """The system refuses larger files, wherever in the PDF; Matplotlib would hide the reason in some places."""
     figure = plt.figure(figsize=(1, 1))
     figure.text(0, 0, string.printable.strip().replace("$", ""), fontsize=1)  # fonts come last
-    monkeypatch.setattr(pdevae.plots, "fig_large", lambda table: figure, raising=False)
+    monkeypatch.setattr(study.plots, "fig_large", lambda table: figure, raising=False)
     (tmp_path / "fig_large.csv").write_text("x\n1\n")
     artefacts.draw("fig_large", tmp_path)
     png, pdf = (tmp_path / f"fig_large.{ending}" for ending in ("png", "pdf"))

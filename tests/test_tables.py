@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pdevae.plots.tables import Table, bold, dagger, italic, under
-from pdevae.runner.artefacts import made_from_csv
-from pdevae.runner.settings import project_root
+from machinery.artefacts import made_from_csv
+from machinery.settings import project_root
+from study.plots.tables import Table, bold, dagger, italic, under
 
 FIGURES = project_root() / "figures"
 TABLES = sorted(path.stem for path in FIGURES.glob("tab_*.csv"))

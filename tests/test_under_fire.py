@@ -6,7 +6,7 @@ import pytest
 
 from fire import Tally, Unable, project
 from fire.scenarios import SCENARIOS
-from pdevae.runner import leftovers
+from machinery import leftovers
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

@@ -15,45 +15,69 @@ Shapes: n nodes, N interior nodes, E elements, M samples of z, P patches, Q test
 import importlib
 
 _HOME = {
-    "Mesh": "mesh",
-    "square": "domains",
-    "disc": "domains",
-    "star": "domains",
-    "polygon": "domains",
-    "read_polygon": "geojson",
-    "Term": "operators",
-    "Diffusion": "operators",
-    "Transport": "operators",
-    "NonlinearDiffusion": "operators",
-    "Source": "operators",
-    "WeakForm": "weak_form",
-    "stiffness": "weak_form",
-    "Solver": "solve",
-    "read_at": "hierarchy",
-    "lift": "boundary",
-    "keras_field": "fields",
-    "Patches": "minipatches",
-    "patches": "minipatches",
+    "Mesh": "fem.mesh",
+    "square": "fem.domains",
+    "disc": "fem.domains",
+    "star": "fem.domains",
+    "polygon": "fem.domains",
+    "read_polygon": "fem.geojson",
+    "Term": "fem.operators",
+    "Diffusion": "fem.operators",
+    "Transport": "fem.operators",
+    "NonlinearDiffusion": "fem.operators",
+    "Source": "fem.operators",
+    "WeakForm": "fem.weak_form",
+    "stiffness": "fem.weak_form",
+    "Solver": "fem.solve",
+    "read_at": "fem.transfer",
+    "lift": "fem.boundary",
+    "keras_field": "fem.fields",
+    "Patches": "penalties.minipatches",
+    "patches": "penalties.minipatches",
     "Penalty": "penalties",
     "ExactPenalty": "penalties",
     "TaperedPenalty": "penalties",
     "TwoLevelPenalty": "penalties",
     "MultilevelPenalty": "penalties",
     "PointwisePenalty": "penalties",
-    "diagnose": "diagnostics",
-    "Constant": "schedules",
-    "Geometric": "schedules",
-    "Restarts": "schedules",
+    "diagnose": "penalties.diagnostics",
+    "Constant": "inference.schedules",
+    "Geometric": "inference.schedules",
+    "Restarts": "inference.schedules",
+    "Latents": "inference.latents",
+    "Normal": "inference.latents",
+    "GaussianField": "inference.latents",
+    "Cells": "inference.latents",
+    "spread_out": "inference.latents",
+    "InverseProblem": "inference.problem",
+    "Laplace": "inference.laplace",
+    "HMC": "inference.sampling",
+    "NUTS": "inference.sampling",
+    "GaussianVI": "inference.variational",
+    "CVI": "inference.cvi",
+    "SolvedCVI": "inference.solved",
+    "exact": "inference.quadrature",
+    "Posterior": "inference.posterior",
+    "Gaussian": "inference.gaussian",
+    "fit": "inference.fit",
     "UserError": "errors",
 }
 __all__ = list(_HOME)
+
+
+_EXTRAS = {"arviz": "sampling", "tensorflow_probability": "sampling", "geopandas": "maps", "pyproj": "maps"}
 
 
 def __getattr__(name: str):
     """Names are fetched when first used: importing the package takes milliseconds, TensorFlow seconds."""
     if name not in _HOME:
         raise AttributeError(f"module 'pdevae' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    try:
+        value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        raise ImportError(f"pdevae.{name} needs {error.name}: pip install 'pdevae[{_EXTRAS[error.name]}]'") from None
     globals()[name] = value
     return value
 

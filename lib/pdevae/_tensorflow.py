@@ -6,10 +6,6 @@ import os
 import sys
 import tempfile
 
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # TensorFlow Probability and GPflux need Keras 2
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # oneDNN reorders sums: same seed, same numbers
-
 
 @contextlib.contextmanager
 def _banner_held_back():
@@ -51,18 +47,4 @@ def graph(function=None, **options):
     return tf.function(function, autograph=False, **options)
 
 
-def repeated(step):
-    """A compiled function of start and stop that calls ``step`` with each whole number from one to before the other."""
-
-    @graph(input_signature=2 * [tf.TensorSpec([], tf.int32)])
-    def repeat(start, stop):
-        def once(number):
-            step(number)
-            return (number + 1,)
-
-        tf.while_loop(lambda number: number < stop, once, (start,))
-
-    return repeat
-
-
-__all__ = ["constant_property", "graph", "repeated", "tf"]
+__all__ = ["constant_property", "graph", "tf"]

@@ -10,9 +10,9 @@ import shutil
 import time
 from pathlib import Path
 
-from pdevae.data import jura, mirror
-from pdevae.data.aquifer import FILES
 from pdevae.errors import UserError
+from study.data import jura, mirror
+from study.data.aquifer import FILES
 
 from . import Tally, Unable
 from .project import REPLICATES, entries, run, same, undisturbed
@@ -49,33 +49,21 @@ def cache_entries(scratch: Path, count: int, seed: int = 0) -> Tally:
 
 
 def clock(scratch: Path, count: int, seed: int = 0) -> Tally:
-    """Half of the cache is from the future, half from 1970, some is missing; time jumps back an hour, twice."""
-    tally, rng = Tally(), random.Random(seed)
+    """Half of the cache is from the future, half from 1970, some is missing."""
+    tally = Tally()
     for number in range(count):
         project = shutil.copytree(undisturbed().folder, scratch / f"clock-{number}")
-        broken = scratch / f"clock-{number}-modules"
-        broken.mkdir()
-        (broken / "sitecustomize.py").write_text(_JUMPING_CLOCK.format(seconds=rng.uniform(0.5, 3.0)))
         with tally.trial(f"clock {number}"):
             paths = sorted(entries(project))
             for k, path in enumerate(paths):
                 os.utime(path, (when := (0, time.time() + 86_400)[k % 2], when))
             for path in paths[: REPLICATES // 2]:
                 path.unlink()
-            code, text = run(project, first=(broken,))
+            code, text = run(project)
             assert code == 0, text
             assert not re.search(r" -\d+", text), f"a duration is negative: {text}"
             same(project)
     return tally
-
-
-_JUMPING_CLOCK = """import time
-_time, _began = time.time, time.monotonic()
-def _jumping():
-    age = time.monotonic() - _began
-    return _time() - 3600 * ((age > {seconds}) + (age > 2 * {seconds}))
-time.time = _jumping
-"""
 
 
 def jura_files(scratch: Path, count: int, seed: int = 0) -> Tally:

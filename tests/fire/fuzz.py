@@ -13,8 +13,8 @@ from unittest import mock
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from machinery import cli, notebooks, replicates
 from pdevae.errors import UserError
-from pdevae.runner import cli, notebooks, replicates
 
 from . import Tally
 from .damage import ROOT
@@ -137,9 +137,7 @@ def real_notebooks(scratch: Path, count: int, seed: int = 0) -> Tally:
             with tally.trial(f"{name} {change}"):
                 if _accepted(book, called or change):
                     module, function = name.split(".")
-                    refused(
-                        getattr(importlib.import_module(f"pdevae.experiments.{module}"), function), usual | change, seed
-                    )
+                    refused(getattr(importlib.import_module(f"study.{module}"), function), usual | change, seed)
         for configs, seeds in (([], [0]), ([_FORWARD], [])):
             with tally.trial("no replicates"), contextlib.suppress(UserError):
                 replicates.run(steady, configs, seeds)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from pdevae.runner.cluster import ENVIRONMENT
+from machinery.cluster import ENVIRONMENT
 
 from . import Tally, Unable
 from .project import (

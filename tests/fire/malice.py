@@ -17,9 +17,9 @@ from unittest import mock
 
 import numpy as np
 
-from pdevae.data import mirror
+from machinery import cache
 from pdevae.errors import UserError
-from pdevae.runner import cache
+from study.data import mirror
 
 from . import Tally
 from .project import LIBRARY

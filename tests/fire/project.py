@@ -18,7 +18,7 @@ import nbformat
 import psutil
 
 import pdevae
-from pdevae.runner.cache import _read
+from machinery.cache import _read
 
 TESTS, LIBRARY = Path(__file__).parents[1], Path(pdevae.__file__).parents[1]
 ARGUMENTS = ("--profile", "paper", "--jobs", "1")
@@ -28,9 +28,9 @@ BOOKS = ("01_toy", "02_toy")
 _PARAMETERS = f"count = {REPLICATES}  # how many\nseconds = 0.15\nscale = 1.0\nname = 'x'\nsizes = [1, 2]\nflag = False"
 _WORK = """import sys, types
 from fire import replicate
-from pdevae.runner import replicates
-from pdevae.runner.artefacts import Run
-sys.modules["pdevae.plots"] = types.SimpleNamespace({figure}=replicate.figure)  # the real ones take long to import
+from machinery import replicates
+from machinery.artefacts import Run
+sys.modules["study.plots"] = types.SimpleNamespace({figure}=replicate.figure)  # the real ones take long to import
 run = Run("{book}", artefacts=["{figure}"])
 table = replicates.run(replicate.steady, [dict(seconds=seconds, book="{book}")], range(count))
 run.save("{figure}", table)
@@ -63,7 +63,7 @@ def start(project: Path, *arguments: str, first: tuple[Path, ...] = ()) -> subpr
     """A run of the project in a session of its own; what it prints goes to said(project)."""
     with (project.parent / f"{project.name}.said").open("w") as said:
         return subprocess.Popen(
-            [sys.executable, "-m", "pdevae.runner.cli", *(arguments or ARGUMENTS)],
+            [sys.executable, "-m", "machinery.cli", *(arguments or ARGUMENTS)],
             env=environment(project, *first),
             stdout=said,
             stderr=said,

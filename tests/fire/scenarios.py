@@ -30,7 +30,7 @@ SCENARIOS = (
     Scenario("aquifer_damaged", "aquifer files truncated or with a flipped bit", damage.aquifer_files, 10, 100),
     Scenario("lock_damaged", "requirements.lock truncated or with a flipped bit", lock.lock_file, 20, 200),
     Scenario("lock_hashes", "requirements.lock with a wrong hash or none", lock.lock_hashes, 1, 5),
-    Scenario("clock_backwards", "time jumps back, files are from the future", damage.clock, 1, 6),
+    Scenario("clock_backwards", "files are from the future and from 1970", damage.clock, 1, 6),
     Scenario("two_runs", "two runs of one project at once", company.two_runs, 1, 6),
     Scenario("other_code", "a worker with another version of the code", company.other_code, 1, 3),
     Scenario("nan_in_training", "NaN in a training step (CVI, VAE, surrogate)", training.nan, 1, 10),

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
-from pdevae.data import aquifer, checks, jura
 from pdevae.errors import UserError
+from study.data import aquifer, checks, jura
 
 from . import Tally
 from .damage import ROOT, mirror_folder

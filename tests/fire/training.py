@@ -12,12 +12,12 @@ import numpy as np
 from distributed import LocalCluster
 
 import pdevae
+from machinery import cluster, replicates
+from machinery.settings import RunSettings
 from pdevae._tensorflow import tf
 from pdevae.errors import UserError
-from pdevae.inference import CVI, TransportProblem
-from pdevae.models import surrogate, vae
-from pdevae.runner import cluster, replicates
-from pdevae.runner.settings import RunSettings
+from study.models import surrogate, vae
+from study.transport.problem import Truth
 
 from . import Tally
 from .project import entries
@@ -25,7 +25,8 @@ from .project import entries
 
 def cvi(config: dict, seed: int) -> dict:
     """The penalty turns into NaN at some step."""
-    problem = TransportProblem.simulate(pdevae.star(nodes=100), a=0.3, n_sensors=8, noise=0.1, seed=seed)
+    mesh = pdevae.star(nodes=100)
+    problem = Truth.simulate(mesh, a=0.3, n_sensors=8, noise=0.1, seed=seed).on(mesh)
 
     class Broken(pdevae.ExactPenalty):
         def __call__(self, mu, z, key):
@@ -34,7 +35,8 @@ def cvi(config: dict, seed: int) -> dict:
     def penalty(mesh, equation):
         return Broken(mesh, equation, boundary=0.0, dtype=tf.float32)
 
-    method = CVI(penalty, pdevae.Geometric(0.03, 0.003, steps=20), steps=20, samples=2, width=8)
+    eps = pdevae.Geometric(0.03, 0.003, steps=20)
+    method = pdevae.CVI(penalty=penalty, eps=eps, steps=20, samples=2, width=8)
     return {"mean": method(problem, seed).mean}
 
 
@@ -53,7 +55,7 @@ def the_surrogate(config: dict, seed: int) -> dict:
     rng = np.random.default_rng(seed)
     x, y = rng.uniform(size=(1, 12, 2)), rng.normal(size=(1, 12))
     y[0, 3] = np.nan if config["nan_at"] < 20 else 0.0
-    model = surrogate.Surrogate(n_inducing=5, period=20, samples=1)
+    model = surrogate.WellSurrogate(n_inducing=5, period=20, samples=1)
     wells = surrogate.Wells(x, y, np.ones_like(y))
     (trained,) = model.fit(wells, pdevae.square(nodes=49), [1], [seed])
     return {"network": trained.parameters["network"].ravel()}

@@ -1,4 +1,4 @@
-"""The engineer's answer: the mode by Gauss–Newton, three solves a step, and a Gaussian of that curvature around it."""
+"""The engineer's answer: the mode by Gauss–Newton, and a Gaussian of that curvature around it."""
 
 from __future__ import annotations
 
@@ -7,51 +7,52 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import UserError
-from ..posterior import TransportModel
-from ..solve import factorise
-from .gaussian import gaussian_posterior
-from .problem import Posterior, TransportProblem
+from pdevae.errors import UserError
+from pdevae.inference.posterior import Posterior
+from pdevae.inference.problem import InverseProblem
 
 
 @dataclass(frozen=True)
 class Laplace:
-    """q = N(m, (JᵀJ/σ² + I)⁻¹), m the mode, J the sensors' sensitivity to τ there."""
+    """q = N(m, (JᵀJ/σ² + I)⁻¹), m the mode and J the readings' sensitivity there; d up to a thousand or so.
 
-    most_steps: int = 50
+    >>> Laplace()(problem).a().mean.round(1).tolist()
+    [2.0]
+    """
+
+    most_steps: int = 100
     tolerance: float = 1e-3  # posterior standard deviations
 
-    def __call__(self, problem: TransportProblem, seed: int = 0) -> Posterior:
+    def __call__(self, problem: InverseProblem, seed: int = 0) -> Posterior:
         begun = time.perf_counter()
-        model, sigma = problem.model, problem.sigma
-        ready = time.perf_counter()
-        tau, radius = np.zeros(2), 1.0
-        read, J = sensitivity(model, tau)
+        m, H = self.mode(problem)
+        return Posterior.normal(problem, m, np.linalg.inv(H), time.perf_counter() - begun, seed)
+
+    def mode(self, problem: InverseProblem) -> tuple[np.ndarray, np.ndarray]:
+        """m [d] and the Gauss–Newton curvature there [d, d]; damped as Levenberg and Marquardt do."""
+        z, damping = np.zeros(problem.size), 0.0
+        r, J = self._whitened(problem, z)
         for _ in range(self.most_steps):
-            curvature = J.T @ J / sigma**2 + np.eye(2)
-            move = np.linalg.solve(curvature, J.T @ (problem.y - read) / sigma**2 - tau)
-            if np.sqrt(move @ curvature @ move) < self.tolerance:
-                break
-            trial = tau + radius * move
-            read_trial, J_trial = sensitivity(model, trial)
-            if _energy(problem, read_trial, trial) < _energy(problem, read, tau):
-                tau, read, J, radius = trial, read_trial, J_trial, 1.0
+            H = J.T @ J + np.eye(len(z))
+            slope = J.T @ r + z
+            move = -np.linalg.solve(H + damping * np.diag(np.diag(H)), slope)
+            if np.sqrt(slope @ np.linalg.solve(H, slope)) < self.tolerance:
+                return z, H
+            trial = z + move
+            try:
+                r_trial, J_trial = self._whitened(problem, trial)
+                better = r_trial @ r_trial + trial @ trial < r @ r + z @ z
+            except UserError:  # no solution that far out
+                better = False
+            if better:
+                z, r, J, damping = trial, r_trial, J_trial, damping / 10 if damping > 1e-4 else 0.0
             else:
-                radius /= 2  # the model of least squares reached too far
-        else:
-            raise UserError(f"Gauss–Newton found no mode in {self.most_steps} steps: use more sensors or less noise")
-        C = np.linalg.cholesky(np.linalg.inv(curvature))
-        seconds = time.perf_counter() - begun
-        return gaussian_posterior(tau, C, seconds, ready - begun, {}, problem.solve_at, seed)
+                damping = max(10 * damping, 1e-3)
+        raise UserError(f"Gauss–Newton found no mode in {self.most_steps} steps: use more sensors, or a narrower prior")
 
-
-def sensitivity(model: TransportModel, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Readings Ru and J = R ∂u/∂τ [S, 2]: one factorisation, three solves. L ∂u/∂τ_i = −C_i u."""
-    factors = factorise(model.A + tau[0] * model.C[0] + tau[1] * model.C[1])
-    u = factors.solve(model.f)
-    slopes = factors.solve(np.column_stack([-C @ u for C in model.C]))
-    return model.read @ u, model.read @ slopes
-
-
-def _energy(problem: TransportProblem, read: np.ndarray, tau: np.ndarray) -> float:
-    return float(np.sum((problem.y - read) ** 2) / (2 * problem.sigma**2) + tau @ tau / 2)
+    @staticmethod
+    def _whitened(problem: InverseProblem, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(u − y)/σ and its Jacobian."""
+        u, J = problem.sensitivity(z)
+        sigma = np.broadcast_to(problem.noise, u.shape)
+        return (u - problem.readings) / sigma, J / sigma[:, None]

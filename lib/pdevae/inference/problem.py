@@ -1,96 +1,108 @@
-"""The transport inverse problem of Section 5: −a Δu + τ·∇u = f, u = 0 on the boundary, τ ~ N(0, I) from sensors."""
+"""An inverse problem: an equation on a mesh, what is unknown in it, and noisy readings of its solution."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-
 import numpy as np
 
-from ..errors import UserError
-from ..hierarchy import around, read_at
-from ..mesh import Mesh
-from ..operators import Diffusion, Source, Term, Transport
-from ..posterior import TransportModel, quadrature
+from pdevae._tensorflow import tf
+from pdevae.errors import UserError
+from pdevae.fem.boundary import Boundary
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term
+from pdevae.inference.forward import Forward
+from pdevae.inference.latents import Latents
 
 
-@dataclass(frozen=True, eq=False)
-class Posterior:
-    """What a method found: draws [k, 2] of τ with their moments, the seconds it took, and what it says of itself."""
+class InverseProblem:
+    """``readings`` [S] at ``sensors`` [S, 2] of the u that solves ``equation`` for some z ~ N(0, I), with noise.
 
-    mean: np.ndarray
-    covariance: np.ndarray
-    draws: np.ndarray
-    seconds: float
-    setup_seconds: float = 0.0
-    diagnostics: dict = field(default_factory=dict)
-    predict: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # places [n, 2], τ [k, 2] → u [k, n]
+    ``noise`` is the standard deviation of a reading, one number or one for each; ``boundary`` what u is known to be on
+    the boundary (as for penalties), which may be a function of place and latents, or None where nothing is known.
 
-    @property
-    def sd(self) -> np.ndarray:
-        return np.sqrt(np.diag(self.covariance))
+    >>> import pdevae
+    >>> equation = pdevae.Diffusion(lambda x, z: z.a) - pdevae.Source(1.0)  # on the disc, u = (1 − |x|²)/4a
+    >>> latents = pdevae.Latents(a=pdevae.Normal(transform=tf.exp))
+    >>> at = np.array([[0.0, 0.0], [0.3, 0.2], [-0.5, 0.1]])
+    >>> u = (1 - np.sum(at**2, axis=1)) / 8  # a = 2
+    >>> problem = InverseProblem(pdevae.disc(nodes=150), equation, latents, at, u, noise=0.002, boundary=0.0)
+    >>> problem.predict(tf.zeros([1, 1], tf.float64)).numpy().round(2).tolist()  # a = 1
+    [[0.25, 0.21, 0.18]]
+    """
 
+    def __init__(
+        self,
+        mesh: Mesh,
+        equation: Term,
+        latents: Latents,
+        sensors: np.ndarray,
+        readings: np.ndarray,
+        noise: float | np.ndarray,
+        boundary: Boundary = 0.0,
+    ):
+        self.forward = Forward(mesh, equation, latents, boundary)
+        self._take(sensors, readings, noise)
 
-@dataclass(frozen=True, eq=False)
-class TransportProblem:
-    """Readings y = u(sensors; τ) + noise, to be explained on ``mesh``."""
-
-    mesh: Mesh
-    a: float
-    f: float
-    sensors: np.ndarray  # [S, 2]
-    y: np.ndarray  # [S]
-    sigma: float
-    tau: np.ndarray  # the truth, for judging only
-
-    def __post_init__(self):
-        read_at(around(self.mesh, self.sensors), self.sensors)  # refuses sensors outside
-        if len(self.y) != len(self.sensors):
-            raise UserError(f"{len(self.y)} readings for {len(self.sensors)} sensors: give one y for each sensor")
-        if not self.sigma > 0:
-            raise UserError(f"sigma={self.sigma} must be positive: it is the standard deviation of a reading's noise")
+    def with_readings(self, readings, sensors=None, noise=None) -> InverseProblem:
+        """The same equation and mesh, what is compiled for them included, with other readings."""
+        sensors, noise = self.sensors if sensors is None else sensors, self.noise if noise is None else noise
+        return self.on(self.forward, sensors, readings, noise)
 
     @classmethod
-    def simulate(
-        cls, truth: Mesh, a: float, n_sensors: int, noise: float, seed: int, f: float = 1.0
-    ) -> TransportProblem:
-        """A problem with its own τ ~ N(0, I), sensors and noise, made on a mesh finer than any used for inference.
+    def on(cls, forward: Forward, sensors, readings, noise) -> InverseProblem:
+        """Readings of what ``forward`` gives."""
+        made = cls.__new__(cls)
+        made.forward = forward
+        made._take(sensors, readings, noise)
+        return made
 
-        ``noise`` is a share of the standard deviation over the sensors of the field at τ = 0, so that σ, which is
-        known, says nothing about τ. Sensors lie a tenth of the way in from random nodes: off the nodes, and off
-        the boundary, where u = 0 says nothing.
-        """
-        rng = np.random.default_rng([seed, 11])
-        tau = rng.normal(size=2)
-        sensors = 0.9 * truth.points[rng.choice(truth.interior, n_sensors, replace=False)]
-        model = TransportModel.on(truth, a, f, sensors)
-        clean, still = (model.read @ model.field(t) for t in (tau, np.zeros(2)))
-        sigma = noise * float(still.std())
-        return cls(truth, a, f, sensors, clean + sigma * rng.normal(size=n_sensors), sigma, tau)
-
-    def on(self, mesh: Mesh) -> TransportProblem:
-        """The same readings, explained on another mesh."""
-        return replace(self, mesh=mesh)
+    def _take(self, sensors, readings, noise) -> None:
+        self.sensors, self.readings = np.atleast_2d(np.asarray(sensors, float)), np.asarray(readings, float)
+        if self.readings.shape != (len(self.sensors),):
+            raise UserError(
+                f"{self.readings.size} readings for {len(self.sensors)} sensors: give one reading for each sensor"
+            )
+        self.noise = np.asarray(noise, float)
+        if self.noise.shape not in ((), self.readings.shape) or not np.all(self.noise > 0):
+            raise UserError(f"noise={noise} must be positive: the sd of a reading, one number or one for each")
+        self.read = self.forward.reader(self.sensors)  # refuses sensors outside
 
     @property
-    def equation(self) -> Term:
-        return Diffusion(self.a) + Transport() - Source(self.f)
+    def mesh(self) -> Mesh:
+        return self.forward.mesh
 
     @property
-    def model(self) -> TransportModel:
-        return TransportModel.on(self.mesh, self.a, self.f, self.sensors)
+    def latents(self) -> Latents:
+        return self.forward.latents
 
-    def solve_at(self, x: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        """u at places x [n, 2] for each τ [k, 2], by a forward solve each; [k, n]."""
-        model = TransportModel.on(self.mesh, self.a, self.f, x)
-        return np.stack([model.read @ model.field(t) for t in tau])
+    @property
+    def size(self) -> int:
+        """d, the length of z."""
+        return self.latents.size
 
+    def solve(self, z: tf.Tensor) -> tf.Tensor:
+        """u [M, n] at the nodes for each z [M, d]."""
+        return self.forward.solve(z)
 
-def exact(problem: TransportProblem, seed: int = 0, draws: int = 1000) -> Posterior:
-    """Quadrature over τ: the truth for all other methods."""
-    begun = time.perf_counter()
-    grid = quadrature(problem.model.log_joint(problem.y, problem.sigma))
-    chosen = np.random.default_rng([seed, 12]).choice(len(grid.points), draws, p=grid.weights)
-    seconds = time.perf_counter() - begun
-    return Posterior(grid.mean, grid.covariance, grid.points[chosen], seconds, predict=problem.solve_at)
+    def predict(self, z: tf.Tensor, x: np.ndarray | None = None) -> tf.Tensor:
+        """u [M, k] at places x [k, 2], by default the sensors."""
+        read = self.read if x is None else self.forward.reader(x)
+        used = np.flatnonzero(np.diff(read.tocsc().indptr))
+        u = tf.gather(self.solve(z), used, axis=1)
+        return tf.matmul(u, tf.constant(read[:, used].toarray()), transpose_b=True)
+
+    def log_likelihood(self, z: tf.Tensor) -> tf.Tensor:
+        """log p(y | z) [M], up to a constant."""
+        return self.fit_of(self.predict(z))
+
+    def fit_of(self, u: tf.Tensor) -> tf.Tensor:
+        """log p(y | u) [M] of values u [M, S] at the sensors, up to a constant."""
+        away = (u - tf.constant(self.readings, u.dtype)) / tf.constant(self.noise, u.dtype)
+        return -0.5 * tf.reduce_sum(away**2, axis=1)
+
+    def log_joint(self, z: tf.Tensor) -> tf.Tensor:
+        """log p(y, z) [M], up to a constant."""
+        return self.log_likelihood(z) - 0.5 * tf.reduce_sum(z**2, axis=1)
+
+    def sensitivity(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Readings [S] at one z [d] and their Jacobian [S, d], by an adjoint solve for each sensor."""
+        return self.forward.sensitivity(np.asarray(z, float), self.read)

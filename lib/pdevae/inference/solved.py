@@ -1,8 +1,10 @@
 """Constrained variational inference with the surrogate's last layer solved instead of descended.
 
-μ(x, τ) = Σ_kj W_kj tanh(w_k·x + b_k) h_j(τ): random hidden units in x, polynomials in the whitened τ. For given q,
-F_ε (eq:MC_cvi_sub_prob) is quadratic in W, and the Gram matrix of the units' residuals is all it needs of the mesh.
-So W and q are fitted in turn, each to its optimum, while ε falls: a dozen small dense solves, no step sizes.
+μ(x, z) = Σ_kj W_kj tanh(w_k·x + b_k) h_j(z): random hidden units in x, polynomials in the whitened z. Where the
+equation is linear in u, F_ε (eq:MC_cvi_sub_prob) is quadratic in W for given q, and all it needs of the mesh are inner
+products of the rows that the units' residuals have in the penalty. So W and q are fitted in turn, each to its optimum,
+while ε falls: a dozen small dense solves, no step sizes. From the prior W is fitted to the equation alone, until q is
+about where it belongs: readings that are sharp against the prior would else bend the surrogate for every z.
 """
 
 from __future__ import annotations
@@ -10,125 +12,295 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import combinations_with_replacement
 
 import numpy as np
 import scipy.linalg
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.optimize import minimize
+from scipy.stats import norm, qmc
 
-from ..forms import Form, gram
-from ..hierarchy import around, read_at
-from ..mesh import Mesh
-from ..operators import Term
-from .cvi import Diverged
-from .gaussian import gaussian_posterior
-from .problem import Posterior, TransportProblem
+from pdevae._tensorflow import graph, tf
+from pdevae.errors import UserError
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term
+from pdevae.inference.fit import Diverged
+from pdevae.inference.forward import Forward
+from pdevae.inference.gaussian import Gaussian
+from pdevae.inference.posterior import Posterior
+from pdevae.inference.problem import InverseProblem
+from pdevae.penalties import Penalty, named
+from pdevae.streams import Stream, random
 
 _RIDGE = 1e-10  # of the scaled normal matrix: neighbouring hidden units are nearly the same
+_MOST_UNKNOWNS = 6000  # of the last layer: its normal matrix is dense
+_NEAR = 0.5  # standard deviations that q moves in a round, from where on readings help to fit the surrogate
+_AT_A_TIME = 64  # units whose rows are computed together
 
 
 @dataclass(frozen=True)
 class SolvedCVI:
-    """``form`` makes the penalty's quadratic form from mesh, equation and seed; ``eps`` is the annealing."""
+    """``penalty``: a name, or a function from mesh and equation to a penalty with the problem's boundary in it.
 
-    form: Callable[[Mesh, Term, int], Form]
-    eps: tuple[float, ...] = (0.03, 0.01, 0.003, 0.001)
+    ``eps`` is the annealing, as shares of the load's norm; ``degree`` of the polynomials in z, by default 2 or, where
+    that would be too many, 1. ``sampled``: the penalty's patches are drawn once, ``n_patches`` of them, else all serve.
+
+    >>> SolvedCVI(units=32)(problem).a().mean.round(1).tolist()
+    [2.0]
+    """
+
+    penalty: str | Callable[[Mesh, Term], Penalty] = "two-level"
+    eps: tuple[float, ...] = (0.1, 0.03, 0.01, 0.003)
     units: int = 256
     steepness: float = 3.0
-    degree: int = 2
+    degree: int | None = None
     spread: float = 1.5
-    most_rounds: int = 12
+    sampled: bool = True
+    n_patches: int = 128
+    most_rounds: int = 30
     tolerance: float = 0.01  # posterior standard deviations
 
-    def __call__(self, problem: TransportProblem, seed: int = 0) -> Posterior:
+    def __call__(self, problem: InverseProblem, seed: int = 0) -> Posterior:
+        pairs, d = pairs_of(self, problem.forward), problem.size
         begun = time.perf_counter()
-        form = self.form(problem.mesh, problem.equation, seed)
-        ready = time.perf_counter()
-        hidden = hidden_units(problem.mesh, self.units, self.steepness, seed)
-        at = interpolated(hidden, problem.mesh)
-        F = Objective(gram(form, hidden), at(problem.sensors), problem.y, problem.sigma, self.degree, self.spread)
-        m, C, rounds = np.zeros(2), np.eye(2), 0
-        while rounds < self.most_rounds:
-            eps = self.eps[min(rounds, len(self.eps) - 1)]
+        units = HiddenUnits(problem.mesh, self.units, self.steepness, seed)
+        rows = Rows(pairs, units, (seed, int(Stream.PATCHES)) if self.sampled else None)
+        h = Polynomials(d, self._degree(d))
+        F = Objective(problem, rows, units.at(pairs.penalty, problem.sensors), h, self.spread)
+        m, C, rounds, annealed, moved = np.zeros(d), np.eye(d), 0, 0, np.inf
+        while rounds < self.most_rounds and (annealed < len(self.eps) or moved > self.tolerance):
+            annealed += bool(annealed) or moved < _NEAR
+            eps = self.eps[min(annealed, len(self.eps)) - 1] * np.sqrt(F.load) if annealed else 0.0
             W, whitened = F.best_surrogate(m, C, eps), (m, C)
             m, C = F.best_gaussian(W, *whitened)
-            rounds += 1
-            if rounds >= len(self.eps) and _moved(*whitened, m, C) < self.tolerance:
-                break
-        predict = lambda x, tau: polynomials(_whiten(tau, *whitened), self.degree) @ (at(x) @ W).T  # noqa: E731
-        seconds = time.perf_counter() - begun
-        return gaussian_posterior(m, C, seconds, ready - begun, {"rounds": rounds}, predict, seed)
+            rounds, moved = rounds + 1, _moved(*whitened, m, C)
+
+        def predict(x, z):
+            base, of_units = units.at(pairs.penalty, x)
+            return base + h(_whiten(z, *whitened)) @ (of_units @ W).T
+
+        return Posterior.normal(
+            problem,
+            m,
+            C @ C.T,
+            pairs.setup_seconds + time.perf_counter() - begun,
+            seed,
+            setup_seconds=pairs.setup_seconds,
+            diagnostics={"rounds": rounds},
+            surrogate=predict,
+        )
+
+    def penalty_for(self, forward: Forward) -> Penalty:
+        if callable(self.penalty):
+            return self.penalty(forward.mesh, forward.equation)
+        options = {} if self.penalty == "exact" else {"n_patches": self.n_patches}
+        return named(self.penalty, forward.mesh, forward.equation, boundary=forward.boundary, **options)
+
+    def _degree(self, d: int) -> int:
+        for degree in (2, 1) if self.degree is None else (self.degree,):
+            if self.units * Polynomials(d, degree).count <= _MOST_UNKNOWNS:
+                return degree
+        raise UserError(f"{self.units} units are too many for {d} unknowns: use fewer, or CVI, which descends")
 
 
-def hidden_units(mesh: Mesh, K: int, steepness: float, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+class HiddenUnits:
     """x ↦ tanh(w_k·(x − c_k)), w_k ~ N(0, s²I) with s = ``steepness`` over half the region's width, c_k at nodes."""
-    rng = np.random.default_rng([seed, 18])
-    w = rng.normal(size=(2, K)) * steepness / (np.ptp(mesh.points, axis=0).max() / 2)
-    c = mesh.points[rng.integers(mesh.n_nodes, size=K)]
-    return lambda x: np.tanh(x @ w - np.einsum("kd,dk->k", c, w))
+
+    def __init__(self, mesh: Mesh, K: int, steepness: float, seed: int):
+        rng = random(Stream.HIDDEN_UNITS, seed)
+        self.K = K
+        self.w = rng.normal(size=(2, K)) * steepness / (np.ptp(mesh.points, axis=0).max() / 2)
+        c = mesh.points[rng.integers(mesh.n_nodes, size=K)]
+        self.b = np.einsum("kd,dk->k", c, self.w)
+
+    def some(self, start: int, stop: int):
+        """A field μ(x, z) that has unit k at sample k, from ``start``; the first of all is the field 0."""
+        w, b = np.pad(self.w, [(0, 0), (1, 0)])[:, start:stop], np.pad(self.b, (1, 0))[start:stop]
+        return units_field(tf.constant(w), tf.constant(b))
+
+    def at(self, penalty: Penalty, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The boundary's values continued to places x [n], and the units there [n, K], as the penalty sees them."""
+        u = penalty.field_at(x)(self.some(0, self.K + 1), None).numpy()
+        return u[0], (u[1:] - u[0]).T
 
 
-def interpolated(hidden: Callable[[np.ndarray], np.ndarray], mesh: Mesh) -> Callable[[np.ndarray], np.ndarray]:
-    """The units' finite-element interpolants, 0 on the boundary: the penalty sees nothing between the nodes."""
-
-    def at(x):
-        read = read_at(around(mesh, x), x)[:, mesh.interior].tocsc()
-        used = np.flatnonzero(np.diff(read.indptr))
-        return read[:, used] @ hidden(mesh.points[mesh.interior[used]])
-
-    return at
+def units_field(w: tf.Tensor, b: tf.Tensor):
+    """μ(x, z) with tanh(w_k·x − b_k) at sample k."""
+    return lambda x, z: tf.tanh(tf.matmul(tf.cast(w, x.dtype), x, True, True) - tf.cast(b, x.dtype)[:, None])
 
 
-def polynomials(z: np.ndarray, degree: int) -> np.ndarray:
-    """Monomials of total degree at most ``degree``; [M, J]."""
-    return np.stack([z[:, 0] ** i * z[:, 1] ** j for i in range(degree + 1) for j in range(degree + 1 - i)], axis=1)
+@lru_cache(maxsize=2)
+def pairs_of(method: SolvedCVI, forward: Forward) -> Pairs:
+    """Kept for the next readings: the penalty's tables and the compiled function are the same."""
+    return Pairs(method.penalty_for, forward)
+
+
+class Pairs:
+    """A penalty's pair of rows for some hidden units at one z: compiled once, for any units and patches."""
+
+    def __init__(self, penalty_for: Callable[[Forward], Penalty], forward: Forward):
+        begun = time.perf_counter()
+        self.penalty, self.latents = penalty_for(forward), forward.latents
+        self.of_some = graph(self._of_some)
+        if self.penalty.weak.edge:
+            raise UserError("solved CVI takes boundary values that are known: use CVI where they depend on latents")
+        self._refuse_nonlinear()
+        self.setup_seconds = time.perf_counter() - begun
+
+    def _of_some(self, z: tf.Tensor, w: tf.Tensor, b: tf.Tensor, seed) -> tuple[tf.Tensor, tf.Tensor]:
+        seen = self.latents.seen(tf.repeat(tf.cast(z, self.penalty.weak.dtype)[None], _AT_A_TIME, axis=0))
+        return self.penalty.pair(units_field(w, b), seen, seed)
+
+    def _refuse_nonlinear(self) -> None:
+        """By the units 0, t, t' and the rest t + t'."""
+        rng = np.random.default_rng(0)
+        w, b = rng.normal(size=(2, 2)) / np.ptp(self.penalty.weak.mesh.points, axis=0).max(), rng.normal(size=2)
+        two = units_field(tf.constant(w), tf.constant(b))
+        zero = tf.zeros([4, self.latents.size], self.penalty.weak.dtype)
+
+        def fields(x, z):
+            t = two(x, z)
+            return tf.concat([0 * t[:1], t, tf.reduce_sum(t, axis=0, keepdims=True)], axis=0)
+
+        rows = graph(lambda: self.penalty.pair(fields, self.latents.seen(zero), (0, int(Stream.PATCHES)))[0])
+        none, one, other, both = rows().numpy()
+        if not np.allclose(both, one + other - none, atol=1e-4 * np.abs(both).max()):
+            raise UserError("the equation is not linear in u, so its penalty cannot be solved: use CVI, which descends")
+
+
+class Rows:
+    """Inner products of the units' rows for any z: [K + 1, K + 1], the first for what the boundary and f leave."""
+
+    def __init__(self, pairs: Pairs, units: HiddenUnits, seed: tuple[int, int] | None):
+        self.pairs, self.units, self.seed = pairs, units, None if seed is None else tf.constant(seed)
+
+    def gram(self, z: np.ndarray) -> np.ndarray:
+        """For each z [M, d]; [M, K + 1, K + 1]."""
+        if self._affine is None:
+            return np.stack([_symmetric(*self._rows(one)) for one in z])
+        one_and_z = np.column_stack([np.ones(len(z)), z])
+        return np.einsum("mi,mj,ikjl->mkl", one_and_z, one_and_z, self._affine, optimize=True)
+
+    @cached_property
+    def _affine(self) -> np.ndarray | None:
+        """Where rows are affine in z, the inner products of their d + 1 parts serve every z."""
+        d = self.pairs.latents.size
+        if d > 10:
+            return None
+        at_zero = self._rows(np.zeros(d))
+        slopes = [[part - zero for part, zero in zip(self._rows(e), at_zero)] for e in np.eye(d)]
+        parts = [np.stack(part) for part in zip(at_zero, *slopes)]  # a and b: [1 + d, K + 1, R]
+        trial = np.random.default_rng(0).normal(size=d)
+        for part, found in zip(parts, self._rows(trial)):
+            if not np.allclose(np.tensordot(np.r_[1.0, trial], part, 1), found, atol=1e-8 * np.abs(found).max()):
+                return None
+        G = np.einsum("ikr,jlr->ikjl", *parts, optimize=True)
+        return (G + G.transpose(2, 3, 0, 1)) / 2
+
+    def _rows(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """a and b [K + 1, R] of the penalty's pair: of the field 0, and of each unit less that."""
+        count = self.units.K + 1
+        padding = (1, -count % _AT_A_TIME)  # the field 0 first, and chunks of one size
+        w, b = np.pad(self.units.w, [(0, 0), padding]), np.pad(self.units.b, padding)
+        chunks = [slice(k, k + _AT_A_TIME) for k in range(0, count, _AT_A_TIME)]
+        constants = [map(tf.constant, (z, w[:, some], b[some])) for some in chunks]
+        pairs = [self.pairs.of_some(*values, self.seed) for values in constants]
+        rows = [np.concatenate([part.numpy() for part in parts])[:count].astype(float) for parts in zip(*pairs)]
+        for part in rows:
+            part[1:] -= part[0]
+        return rows[0], rows[1]
+
+
+class Polynomials:
+    """All products of up to ``degree`` of the d coordinates of v; [n, count]."""
+
+    def __init__(self, d: int, degree: int):
+        self.powers = [p for k in range(degree + 1) for p in combinations_with_replacement(range(d), k)]
+        self.count = len(self.powers)
+
+    def __call__(self, v: np.ndarray) -> np.ndarray:
+        return self.of_tensor(tf.constant(v)).numpy()
+
+    def of_tensor(self, v: tf.Tensor) -> tf.Tensor:
+        columns = [tf.ones_like(v[:, 0]), *tf.unstack(v, axis=1)]  # products of two at a time, the shorter ones first
+        for power in self.powers[len(columns) :]:
+            columns.append(columns[self.powers.index(power[:-1])] * columns[1 + power[-1]])
+        return tf.stack(columns[: self.count], axis=1)
+
+
+def cubature(d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights for E over N(0, I): Gauss–Hermite products, or a low-discrepancy sample in pairs ±."""
+    if d <= 3:
+        x, w = hermegauss(7)
+        points = np.stack(np.meshgrid(*d * [x], indexing="ij"), axis=-1).reshape(-1, d)
+        weights = np.prod(np.stack(np.meshgrid(*d * [w / w.sum()], indexing="ij"), axis=-1).reshape(-1, d), axis=1)
+        return points, weights
+    half = norm.ppf(qmc.Sobol(d, seed=0).random(2 ** int(np.ceil(np.log2(4 * d)))))
+    return np.concatenate([half, -half]), np.full(2 * len(half), 0.5 / len(half))
 
 
 class Objective:
-    """F_ε(W, q), expectations over q by Gauss–Hermite cubature; the penalty is taken ``spread`` times as wide as q."""
+    """F_ε(W, q), expectations over q by cubature; the penalty is taken ``spread`` times as wide as q."""
 
-    def __init__(self, G: np.ndarray, at_sensors: np.ndarray, y: np.ndarray, sigma: float, degree: int, spread: float):
-        K = at_sensors.shape[1]
-        self.G, self.g = G[1:, 1:].reshape(3, K, 3, K), G[0, 1:].reshape(3, K)
-        self.T, self.y, self.sigma, self.degree, self.spread = at_sensors, y, sigma, degree, spread
-        x, w = hermegauss(7)
-        self.normal = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2)
-        self.weight = np.outer(w, w).ravel() / w.sum() ** 2
+    def __init__(self, problem: InverseProblem, rows: Rows, at_sensors, h: Polynomials, spread: float):
+        self.rows, self.h, self.spread = rows, h, spread
+        base, units = at_sensors
+        noise = np.broadcast_to(problem.noise, problem.readings.shape)
+        self.T, self.y = units / noise[:, None], (problem.readings - base) / noise
+        self.normal, self.weight = cubature(problem.size)
+        self.load = float(self.weight @ rows.gram(self.normal)[:, 0, 0])
 
     def best_surrogate(self, m: np.ndarray, C: np.ndarray, eps: float) -> np.ndarray:
-        """argmin over W; [K, J]. The polynomials are those of C⁻¹(τ − m)."""
+        """argmin over W; [K, J]. The polynomials are those of C⁻¹(z − m). At ε = 0 the readings have no say."""
         w, wide = self.weight, self.spread * self.normal
-        h, h_data = polynomials(wide, self.degree), polynomials(self.normal, self.degree)
-        K, J = self.T.shape[1], h.shape[1]
-        tau = np.column_stack([np.ones(len(wide)), m + wide @ C.T])  # (1, τ₁, τ₂): L[τ] = Σ τ_i L_i
-        S = np.einsum("m,mi,mj,ma,mb->ijab", w, tau, tau, h, h, optimize=True)
-        H = np.einsum("ikjl,ijab->kalb", self.G, S, optimize=True) / eps**2
-        H += np.einsum("kl,ab->kalb", self.T.T @ self.T, (w * h_data.T) @ h_data) / self.sigma**2
-        b = -np.einsum("ik,mi,ma,m->ka", self.g, tau, h, w, optimize=True) / eps**2
-        b += np.outer(self.T.T @ self.y, w @ h_data) / self.sigma**2
+        h, h_data = self.h(wide), self.h(self.normal)
+        K, J = self.T.shape[1], self.h.count
+        G = self.rows.gram(m + wide @ C.T)
+        H = np.einsum("mkl,ma,mb->kalb", w[:, None, None] * G[:, 1:, 1:], h, h, optimize=True)
+        H += eps**2 * np.einsum("kl,ab->kalb", self.T.T @ self.T, (w * h_data.T) @ h_data)
+        b = -np.einsum("mk,ma->ka", w[:, None] * G[:, 0, 1:], h)
+        b += eps**2 * np.outer(self.T.T @ self.y, w @ h_data)
         return _solve(H.reshape(K * J, K * J), b.ravel()).reshape(K, J)
 
     def best_gaussian(self, W: np.ndarray, m: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """argmin over q = N(m', C'C'ᵀ) of E_q[−log p(y | μ)] + KL(q ‖ p)."""
-        TW = self.T @ W
+        """argmin over q = N(m', C'C'ᵀ) of E_q[−log p(y | μ)] + KL(q ‖ p), by quasi-Newton with exact gradients."""
+        d, lower = len(m), np.tril_indices(len(m), -1)
+        fixed = [tf.constant(value) for value in (self.T @ W, m, np.linalg.inv(C))]
+        both = lambda p: tuple(part.numpy() for part in self._elbo(tf.constant(p), *fixed))  # noqa: E731
+        start = np.concatenate([m, np.log(np.diag(C)), C[lower]])
+        p = minimize(both, start, method="BFGS", jac=True, options={"gtol": 1e-4}).x
+        C_new = np.diag(np.exp(p[d : 2 * d]))
+        C_new[lower] = p[2 * d :]
+        return p[:d], C_new
 
-        def value(p):
-            m_new, C_new = _unpack(p)
-            mu = polynomials(_whiten(m_new + self.normal @ C_new.T, m, C), self.degree) @ TW.T
-            misfit = self.weight @ np.sum((self.y - mu) ** 2, axis=1)
-            kl = 0.5 * (np.sum(C_new**2) + np.sum(m_new**2)) - p[2] - p[3]
-            return misfit / (2 * self.sigma**2) + kl
+    @cached_property
+    def _elbo(self):
+        """A function of q's parameters, the surrogate at the sensors, and the q in whose coordinates that is."""
+        normal, weight, y = (tf.constant(value) for value in (self.normal, self.weight, self.y))
+        d = self.normal.shape[1]
+        below_diagonal = np.stack(np.tril_indices(d, -1), axis=1)
 
-        start = np.array([*m, *np.log(np.diag(C)), C[1, 0]])
-        return _unpack(minimize(value, start, method="BFGS", options={"gtol": 1e-4}).x)
+        @graph
+        def value_and_slope(p, TW, m, inverse):
+            with tf.GradientTape() as tape:
+                tape.watch(p)
+                q = Gaussian(p[:d], p[d : 2 * d], tf.scatter_nd(below_diagonal, p[2 * d :], [d, d]))
+                v = tf.matmul(q.draw(normal) - m, inverse, transpose_b=True)
+                misfit = tf.reduce_sum((y - tf.matmul(self.h.of_tensor(v), TW, transpose_b=True)) ** 2, axis=1)
+                value = 0.5 * tf.reduce_sum(weight * misfit) + q.kl()
+            return value, tape.gradient(value, p)
+
+        return value_and_slope
 
 
-def _unpack(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return p[:2], np.array([[np.exp(p[2]), 0.0], [p[4], np.exp(p[3])]])
+def _symmetric(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    G = a @ b.T
+    return (G + G.T) / 2
 
 
-def _whiten(tau: np.ndarray, m: np.ndarray, C: np.ndarray) -> np.ndarray:
-    return scipy.linalg.solve_triangular(C, (tau - m).T, lower=True).T
+def _whiten(z: np.ndarray, m: np.ndarray, C: np.ndarray) -> np.ndarray:
+    return scipy.linalg.solve_triangular(C, (z - m).T, lower=True).T
 
 
 def _solve(H: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from .._tensorflow import tf
-from ..errors import UserError
-from ..fields import Field
-from ..solve import factorise
+from pdevae._tensorflow import constant_property, tf
+from pdevae.errors import UserError
+from pdevae.fem.fields import Field
+from pdevae.fem.solve import factorise
+from pdevae.fem.weak_form import WeakForm
 
 _DENSE = 2500  # rows: up to here a dense inverse is as fast as a sparse solve
 
-Seed = tf.Tensor | Sequence[int]
+Seed: TypeAlias = Any  # a pair of integers, a tensor or not
 
 
 class Penalty:
@@ -34,9 +36,17 @@ class Penalty:
     """
 
     compiles = True  # by XLA; not if a step calls a sparse solver on the host
+    weak: WeakForm  # of the mesh it is on, if it is
 
     def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
-        raise NotImplementedError
+        a, b = self.pair(mu, z, as_seed(seed))
+        return tf.reduce_mean(tf.reduce_sum(a * b, axis=1))
+
+    def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Rows a and b [M, R], linear in the residual, with E Σ a·b = the penalty of each sample; without a seed all
+        tests are taken and it is the whole sum. Where the penalty is a norm, a and b are one: the residual whitened.
+        """
+        raise UserError(f"{type(self).__name__} does not come as rows: use one of the penalties on a mesh")
 
     def field_at(self, x: np.ndarray) -> Field:
         """The field at places x [k, 2] with its boundary values, as a function of ``mu`` and ``z``: for a likelihood.
@@ -70,6 +80,40 @@ class Inverse:
     def norm(self, r: tf.Tensor) -> tf.Tensor:
         """rᵀA⁻¹r for each row of r [M, N]."""
         return quadratic(r, self.times)
+
+    def whiten(self, r: tf.Tensor) -> tf.Tensor:
+        """Wr for each row of r [M, N] with WᵀW = A⁻¹.
+
+        A = PᵀLUP with U = DLᵀ, so that W = D^(−1/2)UPA⁻¹: a solve and a product with U.
+        """
+        U, P, root = self._upper
+
+        def forth(r):
+            return (U @ self.factors.solve(r)[P]) / root
+
+        def back(y):
+            Ut = np.empty_like(y)
+            Ut[P] = U.T @ (y / root)
+            return self.factors.solve(Ut, trans="T")
+
+        @tf.custom_gradient
+        def value(r):
+            return on_host(forth, r), lambda upstream: on_host(back, upstream)
+
+        if self.compiles:
+            return tf.matmul(r, tf.constant(self._whitening, r.dtype), transpose_b=True)
+        return value(r)
+
+    @cached_property
+    def _upper(self) -> tuple[sp.csr_matrix, np.ndarray, np.ndarray]:
+        """U, the order of its columns, and the square root of its diagonal."""
+        order = np.argsort(self.factors.perm_c)
+        return self.factors.U.tocsr(), order, np.sqrt(self.factors.U.diagonal())[:, None]
+
+    @constant_property
+    def _whitening(self) -> np.ndarray:
+        U, P, root = self._upper
+        return (U @ self.factors.solve(np.eye(len(P)))[P]) / root
 
 
 def on_host(apply: Callable[[np.ndarray], np.ndarray], r: tf.Tensor) -> tf.Tensor:

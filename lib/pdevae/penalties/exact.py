@@ -6,12 +6,12 @@ from typing import Any
 
 from scipy.sparse.linalg import LinearOperator
 
-from .._tensorflow import graph, tf
-from ..fields import Field
-from ..mesh import Mesh
-from ..operators import Term
-from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Inverse, Penalty, Seed
+from pdevae._tensorflow import graph, tf
+from pdevae.fem.fields import Field
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term
+from pdevae.fem.weak_form import Boundary, WeakForm, stiffness
+from pdevae.penalties.base import Inverse, Penalty, Seed
 
 
 class ExactPenalty(Penalty):
@@ -34,6 +34,10 @@ class ExactPenalty(Penalty):
     def __call__(self, mu: Field, z: Any, seed: Seed | None = None) -> tf.Tensor:
         r = self._residual(mu, z)
         return tf.reduce_mean(self.inverse.norm(r))
+
+    def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        rows = self.inverse.whiten(self._residual(mu, z))
+        return rows, rows
 
     def _residual(self, mu: Field, z: Any) -> tf.Tensor:
         """Compiled on its own in a graph that the solve on the host keeps from being compiled as a whole."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .._tensorflow import tf
-from ..mesh import Mesh
-from ..operators import Diffusion
-from ..weak_form import WeakForm
-from .base import Penalty
+from pdevae._tensorflow import tf
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Diffusion
+from pdevae.fem.weak_form import WeakForm
+from pdevae.penalties.base import Penalty
 
 
 class GradientPenalty(Penalty):

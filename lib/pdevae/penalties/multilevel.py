@@ -14,17 +14,18 @@ import scipy.sparse as sp
 from check_shapes import check_shapes
 from scipy.sparse.linalg import LinearOperator
 
-from .._tensorflow import tf
-from ..elements import elements
-from ..fields import Field, values
-from ..hierarchy import coarser_meshes, prolongation
-from ..mesh import Mesh, rings
-from ..minipatches import Patches, merge, patches
-from ..operators import Term, element_residual
-from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Inverse, Penalty, Seed, as_seed, at_least_one
-from .patch_residual import PatchTables, local_quadratic_form, whitenings
-from .two_level import LocalPart, root_cover
+from pdevae._tensorflow import tf
+from pdevae.errors import UserError
+from pdevae.fem.elements import elements
+from pdevae.fem.fields import Field, values
+from pdevae.fem.mesh import Mesh, rings
+from pdevae.fem.operators import Term, element_residual
+from pdevae.fem.transfer import coarser_meshes, prolongation
+from pdevae.fem.weak_form import Boundary, WeakForm, stiffness
+from pdevae.penalties.base import Inverse, Penalty, Seed, at_least_one
+from pdevae.penalties.minipatches import Patches, merge, patches
+from pdevae.penalties.patch_residual import PatchTables, local_quadratic_form, root_cover, whitenings
+from pdevae.penalties.two_level import LocalPart
 
 
 class SampledResidual:
@@ -60,7 +61,7 @@ class SampledResidual:
         B, V = ring.shape
         nodes = tf.reshape(tf.concat([centre[:, None], ring], axis=1), [-1])
         x = tf.gather(self.weak.x, nodes)
-        u = self.weak.with_boundary(values(mu, x, z), nodes)
+        u = self.weak.with_boundary(values(mu, x, z), z, nodes)
         fan = elements(tf.stack(_corners_of_fan(tf.reshape(x, [B, V + 1, 2]), axis=1)))
         u_k = _corners_of_fan(tf.reshape(u, [-1, B, V + 1]), axis=2)
         r = element_residual(self.weak.equation, fan, u_k, z)[0]
@@ -120,7 +121,7 @@ class CoarsePatches:
         number = self.patches.mesh.interior_number[self.patches.nodes[:, : self.patches.Q]]
         self.columns = tf.constant(np.maximum(number, 0), tf.int32)  # of Π; unused slots have no weight
 
-    def estimate(self, mu, z, seed, P: int, draws: int) -> tf.Tensor:
+    def pair(self, mu, z, seed, P: int, draws: int) -> tuple[tf.Tensor, tf.Tensor]:
         """P patches; the levels take turns from a random start, so each has the same chance."""
         seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
         L = self.per_level.shape[0]
@@ -130,14 +131,15 @@ class CoarsePatches:
         within = tf.cast(u * tf.cast(size, tf.float64), tf.int32)
         index = tf.gather(tf.cumsum(self.per_level, exclusive=True), level) + within
         scale = tf.cast(L * size, self.whitening.dtype)
-        return tf.reduce_mean(scale * self.terms(mu, z, index, draws, seeds[2]))
+        a, b = self.whitened(mu, z, index, draws, seeds[2])
+        flat = [-1, P * self.columns.shape[1]]
+        return tf.reshape(scale[:, None] / P * a, flat), tf.reshape(b, flat)
 
-    @check_shapes("index: [P]", "return: [M, P]")
-    def terms(self, mu, z: Any, index: tf.Tensor, draws: int, seed) -> tf.Tensor:
-        """(D r_a)_pᵀ A_QQ⁻¹ (D r_b)_p with two independent draws of r."""
+    @check_shapes("index: [P]")
+    def whitened(self, mu, z: Any, index: tf.Tensor, draws: int, seed) -> list[tf.Tensor]:
+        """C⁻¹(D r)_p, A_QQ = CCᵀ, for two independent draws of r; [M, P, Q] each."""
         r = self.residual.two_draws(mu, z, tf.gather(self.columns, index), draws, seed)
-        y_a, y_b = tf.unstack(tf.einsum("pyq,dmpq->dmpy", tf.gather(self.whitening, index), r))
-        return tf.reduce_sum(y_a * y_b, axis=-1)
+        return tf.unstack(tf.einsum("pyq,dmpq->dmpy", tf.gather(self.whitening, index), r))
 
 
 class CoarsestSolve:
@@ -148,10 +150,10 @@ class CoarsestSolve:
         self.inverse = Inverse(stiffness(mesh), weak.dtype)
         self.residual = SampledResidual(weak, self.Pi, ring)
 
-    def estimate(self, mu, z, seed, draws: int) -> tf.Tensor:
+    def pair(self, mu, z, seed, draws: int) -> tuple[tf.Tensor, tf.Tensor]:
         columns = tf.range(self.Pi.shape[1])[None]
         r_a, r_b = tf.unstack(self.residual.two_draws(mu, z, columns, draws, seed)[:, :, 0])
-        return tf.reduce_mean(tf.reduce_sum(self.inverse.times(r_a) * r_b, axis=-1))
+        return self.inverse.times(r_a), r_b
 
 
 class MultilevelPenalty(Penalty):
@@ -191,18 +193,22 @@ class MultilevelPenalty(Penalty):
         self.coarsest = CoarsestSolve(self.weak, last, ring)
         self.n_patches, self.coarse_patches, self.draws = n_patches, coarse_patches, draws
 
-    def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
-        seeds = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 3))
-        total = self.local.estimate(mu, z, seeds[0], self.n_patches)
-        total += self.coarsest.estimate(mu, z, seeds[1], self.draws)
+    def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """The coarse residuals that a and b see are two draws of one."""
+        if seed is None:
+            raise UserError("the multilevel penalty samples what is under its coarse hats: give pair() a seed")
+        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
+        local = self.local.rows(mu, z, seeds[0], self.n_patches)
+        parts = [(local, local), self.coarsest.pair(mu, z, seeds[1], self.draws)]
         if self.coarse is not None:
-            total += self.coarse.estimate(mu, z, seeds[2], self.coarse_patches, self.draws)
-        return total
+            parts.append(self.coarse.pair(mu, z, seeds[2], self.coarse_patches, self.draws))
+        a, b = (tf.concat(rows, axis=1) for rows in zip(*parts))
+        return a, b
 
     def quadratic_form(self):
         A = stiffness(self.weak.mesh)
         local = local_quadratic_form(self.local.patches, A)
-        parts = [(self.coarsest.Pi, self.coarsest.inverse.dense.numpy())]
+        parts = [(self.coarsest.Pi, np.asarray(self.coarsest.inverse.dense))]
         if self.coarse is not None:
             p = self.coarse.patches
             parts.append((self.coarse.Pi, local_quadratic_form(p, stiffness(p.mesh))))

@@ -9,11 +9,11 @@ import scipy.sparse as sp
 from check_shapes import check_shapes
 from tqdm.auto import tqdm
 
-from .._tensorflow import tf
-from ..elements import Elements, elements
-from ..fields import Field, values
-from ..minipatches import Patches
-from ..weak_form import WeakForm, corner_sums
+from pdevae._tensorflow import tf
+from pdevae.fem.elements import Elements, elements
+from pdevae.fem.fields import Field, values
+from pdevae.fem.weak_form import WeakForm, corner_sums
+from pdevae.penalties.minipatches import Patches
 
 _CHUNK = 1024  # patches factorised at a time
 
@@ -50,7 +50,7 @@ def patch_residuals(weak: WeakForm, batch: PatchBatch, mu: Field, z: Any) -> tf.
     """Σ r_ek over the corners in each slot of a patch: (L[z]μ − f)_q at the test nodes, parts of rows at the others."""
     P, K = batch.nodes.shape
     u = values(mu, tf.reshape(batch.x, [-1, 2]), z)  # [M, P·K]
-    u = weak.with_boundary(u, tf.reshape(batch.nodes, [-1]))
+    u = weak.with_boundary(u, z, tf.reshape(batch.nodes, [-1]))
     r = corner_sums(weak.equation, batch.elements, batch.corners, u, z, P * K)
     return tf.reshape(r, [-1, P, K])
 
@@ -83,11 +83,18 @@ def whitenings(tables: PatchTables, weight: np.ndarray, dtype) -> tf.Tensor:
     return tf.concat([some(tf.range(start, min(start + _CHUNK, tables.C))) for start in starts], axis=0)
 
 
+def root_cover(p: Patches) -> np.ndarray:
+    """[n] D = 1/√(number of patches that test the node); 0 on the boundary."""
+    D = np.zeros(p.mesh.n_nodes)
+    D[p.mesh.interior] = 1 / np.sqrt(np.maximum(p.cover, 1))  # given centres may leave nodes untested
+    return D
+
+
 def local_quadratic_form(patches: Patches, A: sp.csc_matrix) -> sp.csr_matrix:
     """Σ_p RᵀD A_QQ⁻¹ D R as a sparse matrix [N, N], D² = 1/cover: what the mini-patches add up to."""
     N = A.shape[0]
     number = patches.mesh.interior_number[patches.nodes[:, : patches.Q]]
-    weight = np.where(patches.is_test, 1 / np.sqrt(patches.cover[number]), 0.0)
+    weight = np.where(patches.is_test, root_cover(patches)[patches.nodes[:, : patches.Q]], 0.0)
     total = sp.csr_matrix((N, N))
     for rows in np.array_split(np.arange(len(number)), max(1, len(number) // 500)):
         i = np.broadcast_to(number[rows][:, :, None], (len(rows), patches.Q, patches.Q))

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from check_shapes import check_shapes
 
-from .._tensorflow import tf
-from ..fields import Field, values
-from ..mesh import Mesh
-from ..operators import Term, flux_and_volume, require_equation
-from .base import Penalty, Seed, as_seed, at_least_one
+from pdevae._tensorflow import tf
+from pdevae.fem.fields import Field, values
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term, flux_and_volume, require_equation
+from pdevae.penalties.base import Penalty, Seed, as_seed, at_least_one
 
 
 class PointwisePenalty(Penalty):

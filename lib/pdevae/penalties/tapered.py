@@ -7,20 +7,19 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from check_shapes import check_shapes
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from tqdm.auto import tqdm
 
-from .._tensorflow import tf
-from ..errors import UserError
-from ..fields import Field
-from ..mesh import Mesh
-from ..minipatches import Patches, patches
-from ..operators import Term
-from ..solve import factorise
-from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Penalty, Seed, as_seed, at_least_one, sample_patches
-from .patch_residual import PatchTables, patch_residuals
+from pdevae._tensorflow import tf
+from pdevae.errors import UserError
+from pdevae.fem.fields import Field
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term
+from pdevae.fem.solve import factorise
+from pdevae.fem.weak_form import Boundary, WeakForm, stiffness
+from pdevae.penalties.base import Penalty, Seed, at_least_one, sample_patches
+from pdevae.penalties.minipatches import Patches, patches
+from pdevae.penalties.patch_residual import PatchTables, patch_residuals
 
 TAPERS = {
     "hard": lambda s: np.where(s < 1, 1.0, 0.0),  # the supplement's choice
@@ -76,15 +75,13 @@ class TaperedPenalty(Penalty):
         self.n_patches = n_patches
         self.scale = len(mesh.interior) if normalisation == "unbiased" else 1.0
 
-    def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
-        terms = self.row_terms(mu, z, sample_patches(as_seed(seed), self.n_patches, self.tables.C))
-        return self.scale * tf.reduce_mean(terms)
-
-    @check_shapes("index: [P]", "return: [M, P]")
-    def row_terms(self, mu, z: Any, index: tf.Tensor) -> tf.Tensor:
-        """r⁽ⁱ⁾ = w_i Σ_j Γ_ij w_j, w = L[z]μ − f, for the patches ``index`` (eq:mc_approx_to_reg)."""
+    def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """w_i and Σ_j Γ_ij w_j, w = L[z]μ − f, by patch (eq:mc_approx_to_reg): no norm, so the two differ."""
+        C = self.tables.C
+        index = tf.range(C) if seed is None else sample_patches(seed, self.n_patches, C)
         w = patch_residuals(self.weak, self.tables.batch(index), mu, z)
-        return w[..., 0] * tf.reduce_sum(tf.gather(self.Gamma_slots, index) * w, axis=-1)  # w_i · Σ_j Γ_ij w_j
+        tested = tf.reduce_sum(tf.gather(self.Gamma_slots, index) * w, axis=-1)
+        return self.scale / index.shape[0] * w[..., 0], tested
 
     def quadratic_form(self) -> LinearOperator:
         """Γ itself; needs all interior nodes as centres."""

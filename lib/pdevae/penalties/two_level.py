@@ -12,15 +12,15 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy.sparse.linalg import LinearOperator
 
-from .._tensorflow import tf
-from ..fields import Field
-from ..hierarchy import coarser, prolongation
-from ..mesh import Mesh
-from ..minipatches import Patches, patches
-from ..operators import Term
-from ..weak_form import Boundary, WeakForm, stiffness
-from .base import Inverse, Penalty, Seed, as_seed, at_least_one, sample_patches
-from .patch_residual import PatchTables, local_quadratic_form, patch_residuals, whitenings
+from pdevae._tensorflow import tf
+from pdevae.fem.fields import Field
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term
+from pdevae.fem.transfer import coarser, prolongation
+from pdevae.fem.weak_form import Boundary, WeakForm, stiffness
+from pdevae.penalties.base import Inverse, Penalty, Seed, as_seed, at_least_one, sample_patches
+from pdevae.penalties.minipatches import Patches, patches
+from pdevae.penalties.patch_residual import PatchTables, local_quadratic_form, patch_residuals, root_cover, whitenings
 
 
 class LocalPart:
@@ -31,22 +31,18 @@ class LocalPart:
         self.tables = PatchTables(p, weak.dtype)
         self.whitening = whitenings(PatchTables(p), root_cover(p), weak.dtype)
 
-    @check_shapes("index: [P]", "return: [M, P]")
-    def terms(self, mu, z: Any, index: tf.Tensor) -> tf.Tensor:
-        """(Dr)_pᵀ A_QQ⁻¹ (Dr)_p for the patches ``index``."""
+    @check_shapes("index: [P]", "return: [M, P, Q]")
+    def whitened(self, mu, z: Any, index: tf.Tensor) -> tf.Tensor:
+        """C⁻¹(Dr)_p for the patches ``index``, A_QQ = CCᵀ."""
         r = patch_residuals(self.weak, self.tables.batch(index), mu, z)[..., : self.tables.Q]
-        return tf.reduce_sum(tf.einsum("pyq,mpq->mpy", tf.gather(self.whitening, index), r) ** 2, axis=-1)
+        return tf.einsum("pyq,mpq->mpy", tf.gather(self.whitening, index), r)
 
-    def estimate(self, mu, z, seed, P: int) -> tf.Tensor:
+    def rows(self, mu, z, seed, P: int) -> tf.Tensor:
+        """Of P patches drawn; of all where these are no more, or without a seed; [M, R]."""
         C = self.tables.C
-        return C * tf.reduce_mean(self.terms(mu, z, sample_patches(seed, P, C)))
-
-
-def root_cover(p: Patches) -> np.ndarray:
-    """[n] D = 1/√(number of patches that test the node); 0 on the boundary."""
-    D = np.zeros(p.mesh.n_nodes)
-    D[p.mesh.interior] = 1 / np.sqrt(np.maximum(p.cover, 1))  # given centres may leave nodes untested
-    return D
+        index = tf.range(C) if seed is None or P >= C else sample_patches(seed, P, C)
+        y = self.whitened(mu, z, index)
+        return tf.reshape(np.sqrt(C / index.shape[0]) * y, [-1, index.shape[0] * self.tables.Q])
 
 
 class CoarsePart:
@@ -61,10 +57,10 @@ class CoarsePart:
         self.fine, self.hat = (tf.constant(i, tf.int32) for i in (entries.row, entries.col))
         self.weight = tf.constant(entries.data[:, None], dtype)
 
-    def value(self, r: tf.Tensor) -> tf.Tensor:
-        """For each row of r [M, N]."""
+    def restricted(self, r: tf.Tensor) -> tf.Tensor:
+        """Πᵀr for each row of r [M, N]."""
         under = self.weight * tf.gather(tf.transpose(r), self.fine)
-        return self.inverse.norm(tf.transpose(tf.math.unsorted_segment_sum(under, self.hat, self.Pi.shape[1])))
+        return tf.transpose(tf.math.unsorted_segment_sum(under, self.hat, self.Pi.shape[1]))
 
     def apply(self, r: np.ndarray) -> np.ndarray:
         return self.Pi @ self.inverse.factors.solve(self.Pi.T @ r)
@@ -106,9 +102,17 @@ class TwoLevelPenalty(Penalty):
         self.n_patches = n_patches
 
     def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
-        r = self.weak.residual(self.weak.values(mu, z), z)
-        coarse = tf.reduce_mean(self.coarse.value(r))
-        return self.local.estimate(mu, z, as_seed(seed), self.n_patches) + coarse
+        local = self.local.rows(mu, z, as_seed(seed), self.n_patches)
+        coarse = self.coarse.inverse.norm(self._restricted(mu, z))  # one solve where whitening would take two
+        return tf.reduce_mean(tf.reduce_sum(local**2, axis=1) + coarse)
+
+    def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        local = self.local.rows(mu, z, seed, self.n_patches)
+        rows = tf.concat([local, self.coarse.inverse.whiten(self._restricted(mu, z))], axis=1)
+        return rows, rows
+
+    def _restricted(self, mu: Field, z: Any) -> tf.Tensor:
+        return self.coarse.restricted(self.weak.residual(self.weak.values(mu, z), z))
 
     def quadratic_form(self):
         A = stiffness(self.weak.mesh)

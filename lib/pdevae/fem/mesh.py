@@ -1,0 +1,134 @@
+"""A triangle mesh: nodes, elements, and which nodes lie on the boundary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy.spatial import cKDTree
+from skfem import MeshTri
+
+from pdevae.errors import UserError
+
+
+class Domain(Protocol):
+    """A region that can be meshed at any size."""
+
+    def mesh(self, nodes: int | None = None, max_edge: float | None = None, coarse: bool = False) -> Mesh:
+        """A mesh of about so many nodes, or with edges of about this length; for a coarse space the outline
+        may be simplified to what edges of that length can follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """P1 mesh with n nodes and E elements.
+
+    ``points`` [n, 2], ``triangles`` [E, 3]; ``domain`` can mesh the same region again at another size, which is
+    how coarse spaces are made. A mesh from elsewhere needs none: its outline is taken from its boundary edges.
+
+    >>> points = [(0, 0), (1, 0), (1, 1), (0, 1), (0.5, 0.5)]
+    >>> mesh = Mesh(points, [(0, 1, 4), (1, 2, 4), (2, 3, 4), (3, 0, 4)])
+    >>> mesh.n_nodes, mesh.n_elements, mesh.interior.tolist(), mesh.max_edge
+    (5, 4, [4], 1.0)
+    """
+
+    points: np.ndarray
+    triangles: np.ndarray
+    domain: Domain | None = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "points", np.ascontiguousarray(self.points, dtype=np.float64))
+        object.__setattr__(self, "triangles", np.ascontiguousarray(self.triangles, dtype=np.int32))
+        if self.points.ndim != 2 or self.points.shape[1] != 2 or not np.isfinite(self.points).all():
+            raise UserError(f"a mesh's points must be finite numbers [n, 2]; got shape {list(self.points.shape)}")
+        t = self.triangles
+        if t.ndim != 2 or t.shape[1] != 3 or not len(t) or t.min() < 0 or t.max() >= self.n_nodes:
+            raise UserError(
+                f"a mesh's triangles must be node numbers [E, 3] from 0 to {self.n_nodes - 1}; "
+                f"got shape {list(t.shape)}" + (f", numbers {t.min()} to {t.max()}" if t.size else "")
+            )
+        if not len(self.interior):
+            raise UserError(
+                f"the mesh has {self.n_nodes} nodes, none of them interior: ask for more nodes or a smaller max_edge"
+            )
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.points)
+
+    @property
+    def n_elements(self) -> int:
+        return len(self.triangles)
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """Every edge once, as node pairs i < j; [n_edges, 2]."""
+        return self._edges_and_counts[0]
+
+    @cached_property
+    def _edges_and_counts(self) -> tuple[np.ndarray, np.ndarray]:
+        pairs = np.sort(np.concatenate([self.triangles[:, [a, b]] for a, b in ((0, 1), (1, 2), (2, 0))]), axis=1)
+        codes, counts = np.unique(pairs[:, 0].astype(np.int64) * self.n_nodes + pairs[:, 1], return_counts=True)
+        return np.stack([codes // self.n_nodes, codes % self.n_nodes], axis=1), counts
+
+    @cached_property
+    def boundary_edges(self) -> np.ndarray:
+        """The edges that belong to one element only."""
+        edges, counts = self._edges_and_counts
+        return edges[counts == 1]
+
+    @cached_property
+    def is_boundary(self) -> np.ndarray:
+        """[n] True at nodes on the boundary."""
+        flags = np.zeros(self.n_nodes, bool)
+        flags[self.boundary_edges] = True
+        return flags
+
+    @cached_property
+    def interior(self) -> np.ndarray:
+        """Node numbers of the N interior nodes: the test functions (H¹₀)."""
+        return np.flatnonzero(~self.is_boundary)
+
+    @cached_property
+    def interior_number(self) -> np.ndarray:
+        """[n] position of a node among the interior ones, −1 on the boundary."""
+        number = np.full(self.n_nodes, -1, np.int64)
+        number[self.interior] = np.arange(len(self.interior))
+        return number
+
+    @cached_property
+    def edge_lengths(self) -> np.ndarray:
+        return np.linalg.norm(self.points[self.edges[:, 0]] - self.points[self.edges[:, 1]], axis=1)
+
+    @cached_property
+    def max_edge(self) -> float:
+        return float(self.edge_lengths.max())
+
+    @cached_property
+    def interior_tree(self) -> cKDTree:
+        """Finds interior nodes near a place."""
+        return cKDTree(self.points[self.interior])
+
+    @cached_property
+    def skfem(self) -> MeshTri:
+        """The same mesh as scikit-fem sees it."""
+        return MeshTri(self.points.T.copy(), self.triangles.T.copy())
+
+
+def rings(mesh: Mesh) -> np.ndarray:
+    """[N, V] the neighbours of each interior node in order around it; unused places repeat the first.
+
+    Node j and two consecutive neighbours (the last and the first too) are the elements that meet in j.
+    """
+    i, j = np.concatenate([mesh.edges, mesh.edges[:, ::-1]]).T
+    keep = ~mesh.is_boundary[i]
+    i, j = mesh.interior_number[i[keep]], j[keep]
+    away = mesh.points[j] - mesh.points[mesh.interior[i]]
+    order = np.argsort(i + np.arctan2(away[:, 1], away[:, 0]) / 7)  # by node, then by angle: π / 7 < 1/2
+    i, j = i[order], j[order]
+    indptr = np.searchsorted(i, np.arange(len(mesh.interior) + 1))
+    table = np.repeat(j[indptr[:-1], None], np.diff(indptr).max(), axis=1)
+    table[i, np.arange(len(i)) - indptr[i]] = j
+    return table.astype(np.int32)

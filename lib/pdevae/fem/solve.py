@@ -1,0 +1,245 @@
+"""u of z: Newton's method with sparse solves, the adjoint equation as its gradient; and a dense solve, the paper's.
+
+Residuals and tangents are computed in the graph, factorisations on the host; an equation linear in u takes one step.
+Whatever differentiates a TensorFlow function can use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as sparse_linalg
+
+from pdevae._tensorflow import graph, tf
+from pdevae.errors import UserError
+from pdevae.fem.operators import element_residual
+from pdevae.fem.weak_form import WeakForm
+
+_TOLERANCE, _MOST_STEPS, _HALVINGS = 1e-9, 50, 12  # of Newton's method; residuals relative to the first
+_STILL = 1e-9  # a move relative to u
+_NO_SOLUTION = (
+    f"Newton's method did not converge in {_MOST_STEPS} steps: is the equation solvable for every z of the prior? A "
+    "narrower prior may help"
+)
+_AT_A_TIME = 32  # adjoint fields of a sensitivity
+# SuperLU frees memory only on the thread that took it, so each thread keeps to its samples
+_THREADS = [ThreadPoolExecutor(1) for _ in range(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))]
+
+
+def factorise(A: sp.spmatrix) -> sparse_linalg.SuperLU:
+    """Sparse LU with a symmetric fill-reducing order and no pivoting unless it must: right for FEM matrices."""
+    return sparse_linalg.splu(
+        A.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+    )
+
+
+class Solver:
+    """Solves L[z]u = f, or a nonlinear equation, for each sample of z; the boundary values of ``weak`` are u's.
+
+    ``seen`` maps what is differentiated, z (leading axis M), to what the equation's coefficients take.
+
+    >>> import pdevae
+    >>> weak = pdevae.WeakForm(pdevae.square(nodes=400), pdevae.Diffusion(1.0) - pdevae.Source(1.0), boundary=0.0)
+    >>> u = Solver(weak).solve()
+    >>> u.shape.as_list(), round(float(u.numpy().max()), 3)  # the largest value in truth: 0.0737
+    ([1, 400], 0.073)
+    """
+
+    def __init__(self, weak: WeakForm, seen: Callable[[Any], Any] = lambda z: z):
+        self.weak, self.mesh, self.seen = weak, weak.mesh, seen
+        if weak.known is None or np.isnan(weak.known[weak.mesh.is_boundary]).any():
+            raise UserError("a solve needs u at every boundary node: give boundary=…")
+        number = self.mesh.interior_number
+        self._places = np.where(number < 0, len(self.mesh.interior), number)  # boundary nodes take the zero at the end
+        self._residual = graph(lambda u, z: weak.residual(u, seen(z)), jit_compile=True)
+        self._tangents = graph(self._element_tangents, jit_compile=True)
+        self._field = graph(self._newton)
+        self._kept: list[dict[bytes, list]] = [{} for _ in _THREADS]
+        for thread, kept in zip(_THREADS, self._kept):
+            weakref.finalize(self, thread.submit, kept.clear).atexit = False
+
+    def solve(self, z: Any = None) -> tf.Tensor:
+        """u [M, n] at the nodes for each z; differentiable by Lᵀλ = ū, z̄ = −λ·∂r/∂z.
+
+        A z without a solution is an error, but NaN in a graph: a sampler then rejects it and goes on.
+        """
+        u = self._differentiable(z)
+        if tf.executing_eagerly() and not np.isfinite(u).all():
+            raise UserError(_NO_SOLUTION)
+        return u
+
+    def _differentiable(self, z: Any) -> tf.Tensor:
+        if z is None:
+            return self._field(None)
+        flat = [tf.cast(part, self.weak.dtype) for part in tf.nest.flatten(z)]
+
+        @tf.custom_gradient
+        def field(*flat):
+            z_here = tf.nest.pack_sequence_as(z, flat)
+            u = tf.ensure_shape(self._field(z_here), [_samples(z_here), self.mesh.n_nodes])
+
+            def adjoint(u_bar):
+                lam = self._host_solve(self._tangents(u, z_here), tf.gather(u_bar, self.mesh.interior, axis=1), True)
+                with tf.GradientTape() as tape:
+                    tape.watch(flat)
+                    held = self._with_edge(tf.stop_gradient(u), z_here)
+                    r = self.weak.residual(held, self.seen(z_here))
+                slopes = tape.gradient([r, held], flat, [-lam, u_bar], unconnected_gradients="zero")
+                return [tf.where(tf.math.is_finite(slope), slope, 0.0) for slope in slopes]
+
+            return u, adjoint
+
+        return field(*flat)
+
+    def sensitivity(self, z: np.ndarray, read: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Readings [S] at one z [d] and their Jacobian [S, d], by an adjoint solve for each."""
+        z = tf.constant(z[None])
+        u = self._field(z)
+        if not np.isfinite(u).all():
+            raise UserError(_NO_SOLUTION)
+        K, b = self._tangents(u, z).numpy(), read[:, self.mesh.interior].toarray()
+        lam = self._solved(K, b[None], transposed=True)[0]
+        edge = read.multiply(self.mesh.is_boundary[None]).toarray()
+        rows = []
+        for start in range(0, len(lam), _AT_A_TIME):
+            some = [np.zeros((_AT_A_TIME, part.shape[1])) for part in (lam, edge)]
+            for padded, part in zip(some, (lam, edge)):
+                padded[: len(lam) - start] = part[start : start + _AT_A_TIME]
+            rows.append(self._slopes(u, z, *map(tf.constant, some)).numpy())
+        return read @ u.numpy()[0], np.concatenate(rows)[: len(lam)]
+
+    @cached_property
+    def _slopes(self):
+        """∂/∂z of −λ·r and of the boundary's values for each row, in one reverse pass over as many copies of z."""
+
+        def slopes(u, z, lam, edge):
+            copies = lam.shape[0]
+            z = tf.repeat(z, copies, axis=0)
+            with tf.GradientTape() as tape:
+                tape.watch(z)
+                held = self._with_edge(tf.repeat(u, copies, axis=0), z)
+                r = self.weak.residual(held, self.seen(z))
+            return tape.gradient([r, held], z, output_gradients=[-lam, edge])
+
+        return graph(slopes, jit_compile=True)
+
+    def _with_edge(self, u: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """u [M, n] with its boundary nodes as z has them."""
+        return tf.where(self.mesh.is_boundary, self.weak.edge_values(self.seen(z), u.shape[0]), u)
+
+    def _newton(self, z: tf.Tensor) -> tf.Tensor:
+        """From the boundary's values to r = 0; a step is halved where the residual would grow."""
+        u = self._with_edge(tf.zeros([_samples(z), self.mesh.n_nodes], self.weak.dtype), z)
+        first = self._residual(u, z)
+        enough = _TOLERANCE * tf.norm(first, axis=1)
+
+        def step(k, u, r, _):
+            inside = -self._host_solve(self._tangents(u, z), r, False)
+            move = tf.gather(tf.pad(inside, [[0, 0], [0, 1]]), self._places, axis=1)
+            size = tf.norm(r, axis=1)
+
+            def halve(j, length, _):
+                r_trial = self._residual(u + length[:, None] * move, z)
+                grown = ~(tf.norm(r_trial, axis=1) <= size)
+                return j + 1, tf.where(grown, length / 2, length), grown
+
+            some = (tf.constant(0), tf.ones_like(size), tf.ones_like(size, tf.bool))
+            _, length, _ = tf.while_loop(lambda j, _, grown: (j < _HALVINGS) & tf.reduce_any(grown), halve, some)
+            u = u + length[:, None] * move
+            r = self._residual(u, z)
+            still = tf.norm(move, axis=1) <= _STILL * tf.norm(u, axis=1)  # rounding keeps a residual from falling on
+            return k + 1, u, r, still | (tf.norm(r, axis=1) <= enough)
+
+        goes_on = lambda k, u, r, done: (k < _MOST_STEPS) & ~tf.reduce_all(done)  # noqa: E731
+        _, u, _, done = tf.while_loop(goes_on, step, (tf.constant(0), u, first, tf.norm(first, axis=1) <= 0.0))
+        return tf.where(done[:, None], u, np.nan)
+
+    def _element_tangents(self, u: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """∂r_ek/∂u_el on each element; [M, E, 3, 3]."""
+        seen, corners = self.seen(z), [tf.gather(u, self.weak.triangles[k], axis=1) for k in range(3)]
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(corners)
+            r = element_residual(self.weak.equation, self.weak.elements, corners, seen)
+        slopes = [tape.gradient(r_k, corners, unconnected_gradients="zero") for r_k in r]
+        return tf.stack([tf.stack(row, axis=-1) for row in slopes], axis=-2)
+
+    def _host_solve(self, K: tf.Tensor, b: tf.Tensor, transposed: bool) -> tf.Tensor:
+        """L⁻¹b, or L⁻ᵀb, for each sample; b [M, N]."""
+        solved = lambda K, b: self._solved(K, b, transposed)  # noqa: E731
+        return tf.ensure_shape(tf.numpy_function(solved, [K, b], K.dtype), b.shape)
+
+    def _solved(self, K: np.ndarray, b: np.ndarray, transposed: bool) -> np.ndarray:
+        """For each sample, b [M, N] or [M, rows, N]; a thread takes every so many of them."""
+        how, x = "T" if transposed else "N", np.full_like(b, np.nan)
+
+        def share(k, kept):
+            for m, factors in zip(range(k, len(K), len(_THREADS)), self._factors(K[k :: len(_THREADS)], kept)):
+                if factors is not None:
+                    x[m] = factors.solve(b[m].T, how).T
+
+        workers = enumerate(zip(_THREADS[: len(K)], self._kept))
+        for working in [thread.submit(share, k, kept) for k, (thread, kept) in workers]:
+            working.result()
+        return x
+
+    def _factors(self, K: np.ndarray, kept: dict[bytes, list]) -> list:
+        """Of the matrix of each sample; the last ones are kept, for the adjoint comes right after the solve."""
+        key = hashlib.blake2b(np.ascontiguousarray(K).data).digest()
+        if key not in kept:
+            kept.clear()
+            kept[key] = [_factors_or_none(self._matrix(K_m)) for K_m in K]
+        return kept[key]
+
+    @cached_property
+    def _pattern(self):
+        """Where the entries of interior pairs go in the data of a compressed matrix."""
+        number, t, N = self.mesh.interior_number, self.mesh.triangles, len(self.mesh.interior)
+        row, column = (np.broadcast_to(number[i], (*t.shape, 3)).ravel() for i in (t[:, :, None], t[:, None, :]))
+        inside = np.flatnonzero((row >= 0) & (column >= 0))
+        codes, position = np.unique(column[inside].astype(np.int64) * N + row[inside], return_inverse=True)
+        return inside, position, codes % N, np.searchsorted(codes, np.arange(N + 1) * N)
+
+    def _matrix(self, K: np.ndarray) -> sp.csc_matrix:
+        inside, position, indices, indptr = self._pattern
+        data = np.bincount(position, K.ravel()[inside], len(indices))
+        return sp.csc_matrix((data, indices, indptr), shape=2 * (len(indptr) - 1,))
+
+    def matrix(self, z: Any = None) -> sp.csc_matrix:
+        """∂r/∂u at the interior nodes, for one sample of z: L[z] where the equation is linear in u."""
+        u = tf.zeros([1, self.mesh.n_nodes], self.weak.dtype)
+        return self._matrix(self._tangents(u, z)[0].numpy())
+
+    def dense(self, z: Any) -> tf.Tensor:
+        """u [M, n] by a dense solve in O(N³), as in the paper; differentiated by TensorFlow. Linear equations only."""
+        seen, M, n, inside = self.seen(z), _samples(z), self.mesh.n_nodes, self.mesh.interior
+        K, f = self.weak.element_system(seen, M)
+        t = tf.constant(self.mesh.triangles, tf.int64)
+        pair = tf.reshape(t[:, :, None] * n + t[:, None, :], [-1])
+        L = tf.math.unsorted_segment_sum(tf.transpose(tf.reshape(K, [M, -1])), pair, n * n)
+        b = tf.math.unsorted_segment_sum(tf.transpose(tf.reshape(f, [M, -1])), tf.reshape(t, [-1]), n)
+        L, b = tf.reshape(tf.transpose(L), [M, n, n]), tf.transpose(b)
+        g = self.weak.edge_values(seen, M)
+        L_i = tf.gather(L, inside, axis=1)
+        b_i = tf.gather(b, inside, axis=1) - tf.linalg.matvec(L_i, g)
+        u_i = tf.linalg.solve(tf.gather(L_i, inside, axis=2), b_i[..., None])[..., 0]
+        return g + tf.transpose(tf.scatter_nd(inside[:, None], tf.transpose(u_i), [n, M]))
+
+
+def _samples(z: Any) -> int:
+    return 1 if z is None else tf.nest.flatten(z)[0].shape[0]
+
+
+def _factors_or_none(A: sp.csc_matrix) -> sparse_linalg.SuperLU | None:
+    """None where the matrix is singular, or no matrix of numbers."""
+    try:
+        return factorise(A) if np.isfinite(A.data).all() else None
+    except RuntimeError:
+        return None

@@ -1,0 +1,69 @@
+"""The forward map from latents to a field: what a problem's methods differentiate."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from pdevae._tensorflow import tf
+from pdevae.errors import UserError
+from pdevae.fem.boundary import Boundary
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term, flux_and_volume
+from pdevae.fem.solve import Solver
+from pdevae.fem.transfer import around, read_at
+from pdevae.fem.weak_form import WeakForm
+from pdevae.inference.latents import Latents
+
+
+class Forward:
+    """``equation`` on ``mesh`` for every z of the ``latents``, with what is known of u on the boundary."""
+
+    def __init__(self, mesh: Mesh, equation: Term, latents: Latents, boundary: Boundary):
+        self.mesh, self.equation, self.boundary, self.latents = mesh, equation, boundary, latents.on(mesh)
+        self.weak = WeakForm(mesh, equation, boundary)
+        self._refuse_odd_coefficients()
+
+    @cached_property
+    def solver(self) -> Solver:
+        try:
+            return Solver(self.weak, self.latents.seen)
+        except UserError as error:
+            raise UserError(f"{error}, or use CVI, which needs no solve") from None
+
+    def solve(self, z: tf.Tensor) -> tf.Tensor:
+        """u [M, n] at the nodes for each z [M, d]."""
+        return self.solver.solve(z)
+
+    def sensitivity(self, z: np.ndarray, read: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Readings [S] at one z [d] and their Jacobian [S, d]."""
+        return self.solver.sensitivity(z, read)
+
+    def reader(self, x: np.ndarray) -> sp.csr_matrix:
+        """[k, n] reads nodal values at places x [k, 2]; places outside are refused."""
+        return read_at(around(self.mesh, x), np.asarray(x, float)).tocsr()
+
+    def _refuse_odd_coefficients(self) -> None:
+        """A latent that nothing uses, a diffusion that is not positive: said here, not after an hour of sampling."""
+        z = tf.constant(np.random.default_rng(0).normal(size=(4, self.latents.size)))
+        u = tf.constant(np.random.default_rng(1).normal(size=(4, self.mesh.n_nodes)))
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            seen = self.latents.seen(z)
+            edge = tf.reduce_sum(self.weak.edge_values(seen, 4) ** 2) if self.weak.known is not None else 0.0
+            total = tf.reduce_sum(self.weak.residual(u, seen) ** 2) + edge
+        slope = tape.gradient(total, z, unconnected_gradients="zero").numpy()
+        for name, part in self.latents.slices.items():
+            if not np.any(slope[:, part]):
+                raise UserError(f"no term of the equation uses the latent {name}: use z.{name} in one, or leave it out")
+        x, seen = self.weak.elements.centroid, self.latents.seen(z)
+        for axis in np.eye(2):
+            grad = tf.constant(np.broadcast_to(axis, (4, self.mesh.n_elements, 2)))
+            F, _ = flux_and_volume(self.equation, x, seen, tf.zeros(grad.shape[:2], tf.float64), grad)
+            if F is not None and not np.all((F * grad).numpy().sum(axis=-1) > 0):
+                raise UserError(
+                    "the diffusion coefficient is not positive for all z: let it be tf.exp of a latent, or give the "
+                    "latent a transform such as tf.exp or tf.nn.softplus"
+                )

@@ -1,3 +1,0 @@
-"""Models of the real-data experiments."""
-
-from .. import _tensorflow  # noqa: F401  before GPflow, which would import TensorFlow with its banner and other settings

@@ -1,0 +1,75 @@
+"""Figures of one's own problem: maps of the diffusivity by method, and the other unknowns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from study.plots.style import mosaic, outline, panels, plain_ticks, scale_below, triangulation
+
+_METHODS = ("NUTS", "Laplace", "GaussianVI", "CVI")
+
+
+def fig_your_own_problem(table: pd.DataFrame) -> Figure:
+    """The field with its readings and log D in truth; below, log D by method: mean on one scale, then sd."""
+    figure, axes = mosaic([["u", "truth", ".", "."], list(_METHODS), [f"sd {name}" for name in _METHODS]], 9.4, 6.6)
+    mesh, nodes = triangulation(table)
+    readings = table[table.kind == "reading"]
+    drawn = axes["u"].tripcolor(mesh, nodes.u, shading="gouraud", rasterized=True)
+    limits = {"vmin": nodes.u.min(), "vmax": nodes.u.max()}
+    axes["u"].scatter(readings.x, readings.y, c=readings.u, s=14, edgecolor="w", lw=0.5, **limits)
+    _map(axes["u"], mesh, drawn, "$u$ in g/m³", f"True field, {len(readings)} readings\n")
+    _scale_bar(axes["u"], mesh)
+    means = ["truth", *(f"mean_{name}" for name in _METHODS)]
+    low, high = nodes[means].min().min(), nodes[means].max().max()
+    for name, column in zip(("truth", *_METHODS), means):
+        drawn = axes[name].tripcolor(mesh, nodes[column], shading="gouraud", vmin=low, vmax=high, cmap="cividis")
+        drawn.set_rasterized(True)
+        off = np.sqrt(np.mean((nodes[column] - nodes.truth) ** 2))
+        title = "Truth\n" if name == "truth" else f"{name}: mean\nrms error {off:.2f}"
+        _map(axes[name], mesh, drawn, "log $D$, $D$ in km²/day", title)
+    sds = [f"sd_{name}" for name in _METHODS]
+    high = nodes[sds].max().max()
+    for name, column in zip(_METHODS, sds):
+        ax = axes[f"sd {name}"]
+        drawn = ax.tripcolor(mesh, nodes[column], shading="gouraud", vmin=0, vmax=high, cmap="magma", rasterized=True)
+        ax.plot(readings.x, readings.y, ".", color="w", ms=2)
+        covered = np.mean((nodes.truth > nodes[f"low_{name}"]) & (nodes.truth < nodes[f"high_{name}"]))
+        _map(ax, mesh, drawn, "sd of log $D$", f"{name}: standard deviation\n90% intervals hold {100 * covered:.0f}%")
+    return figure
+
+
+def _map(ax: Axes, mesh, drawn, label: str, title: str) -> None:
+    outline(ax, mesh)
+    scale_below(ax, drawn, label)
+    ax.set_title(title)
+
+
+def _scale_bar(ax: Axes, mesh) -> None:
+    left, bottom = mesh.x.min(), mesh.y.min() - 0.05 * np.ptp(mesh.y)
+    ax.plot([left, left + 2], [bottom, bottom], "k", lw=2, solid_capstyle="butt")
+    ax.text(left + 1, bottom + 0.02 * np.ptp(mesh.y), "2 km", ha="center", va="bottom", fontsize=7)
+
+
+def fig_your_own_unknowns(table: pd.DataFrame) -> Figure:
+    """The current, and the decay rate, by method; and the seconds each took."""
+    figure, ((a, b, c),) = panels(1, 3, 9.6, 3.2)
+    truth, colours = table[table.method == "truth"].iloc[0], dict(zip(_METHODS, sns.color_palette("colorblind")))
+    for name, colour in colours.items():
+        some = table[table.method == name]
+        a.plot(some.tau_1, some.tau_2, ".", ms=2.5, alpha=0.4, color=colour, label=name)
+        sns.kdeplot(some.k, ax=b, color=colour, label=name)
+        c.barh(name, some.seconds.iloc[0], color=colour)
+    a.plot(truth.tau_1, truth.tau_2, "k*", ms=9, label="truth")
+    b.axvline(truth.k, color="k", lw=1, label="truth")
+    a.set(xlabel="τ₁ in km/day", ylabel="τ₂ in km/day", title="(a) Current: draws")
+    b.set(xlabel="k in 1/day", ylabel="density", title="(b) Decay rate")
+    c.set(xlabel="seconds", title="(c) Time", xscale="log")
+    plain_ticks(c.xaxis)
+    for handle in a.legend(frameon=False, fontsize=7).legend_handles:
+        handle.set(markersize=6, alpha=1)
+    b.legend(frameon=False, fontsize=7)
+    return figure

@@ -1,0 +1,279 @@
+"""Section 5, "Mini-patching accuracy and efficiency": the transport inverse problem, every method on the same data."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+
+import numpy as np
+
+from pdevae import CVI, HMC, Geometric, InverseProblem, Laplace, Penalty, PointwisePenalty, Posterior, SolvedCVI, exact
+from pdevae._tensorflow import tf
+from pdevae.fem import domains
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term
+from pdevae.fem.weak_form import WeakForm
+from pdevae.inference.cvi import Training
+from pdevae.inference.fit import Diverged
+from pdevae.inference.posterior import Check
+from pdevae.inference.sampling import OverBudget
+from pdevae.penalties import named
+from pdevae.streams import random
+from study.streams import Stream
+from study.transport.problem import DenseForward, Truth, field_at
+
+_VALIDATION = 200  # places where the field is predicted
+_PREDICTIONS = 50  # posterior draws that predict it
+_CHECKS = 200  # exact solves at draws of q that judge a setting
+_CHECKED = 2000  # nodes up to which each q is checked
+_DATA_NODES = 30_000  # of the mesh the readings come from
+
+SOLVED = {
+    "exact": SolvedCVI("exact"),
+    "two-level": SolvedCVI("two-level"),
+    "hard": SolvedCVI("hard", sampled=False),
+}
+
+# The ladder: a trained method's penalty, and for which τ it is taken (CVI's ``serves``)
+RUNGS = {
+    "printed": ("hard", "q"),  # (a) with 1/P
+    "overwritten": ("hard", "q"),  # (a) with the boundary overwritten instead of met
+    "coupled": ("hard", "q"),  # (b) with N/P
+    "hard": ("hard", "wider"),  # (c)
+    "wendland": ("wendland", "wider"),  # (d)
+    "exact": ("exact", "wider"),  # (e)
+    "two-level": ("two-level", "wider"),  # (f)
+    "multilevel": ("multilevel", "wider"),  # (g)
+    "prior": ("multilevel", "prior"),  # (h)
+    "pointwise": ("pointwise", "wider"),
+    "pointwise-soft": ("pointwise", "wider"),
+}
+
+
+SETTINGS = ("eps", "rate", "width", "samples", "tests")  # what is chosen: see choosing
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A method on a mesh, and the problems it is tried on; ``SETTINGS`` are those of a trained one."""
+
+    domain: str
+    nodes: int
+    method: str = ""
+    a: float = 1.0
+    sensors: int = 40
+    noise: float = 0.3  # share of the field's sd over the sensors
+    budget: float = np.inf  # seconds, of HMC
+    steps: int = 10_000
+    eps: float = 0.003
+    rate: float = 0.005
+    width: int = 48
+    samples: int = 4
+    tests: int = 256  # test nodes of a step
+    draws: int = 99  # for ranks
+    variant: str = ""
+
+
+@cache
+def mesh_of(domain: str, nodes: int) -> Mesh:
+    return getattr(domains, domain)(nodes=nodes)
+
+
+@lru_cache(maxsize=64)
+def _simulated(domain: str, a: float, sensors: int, noise: float, seed: int):
+    """The replicate's readings, and places without sensors with the true field there."""
+    mesh = mesh_of(domain, _DATA_NODES)
+    truth = Truth.simulate(mesh, a, sensors, noise, seed)
+    rng = random(Stream.VALIDATION, seed)
+    x = 0.95 * mesh.points[rng.choice(mesh.interior, _VALIDATION, replace=False)]
+    return truth, x, field_at(mesh, a, x, truth.tau[None])
+
+
+def _replicate(config: Setting, seed: int):
+    return _simulated(config.domain, config.a, config.sensors, config.noise, seed)
+
+
+def problem_of(config: Setting, seed: int) -> InverseProblem:
+    """The same readings on every mesh and for every method."""
+    return _replicate(config, seed)[0].on(mesh_of(config.domain, config.nodes))
+
+
+def truth_of(config: Setting, seed: int) -> Truth:
+    return _replicate(config, seed)[0]
+
+
+def method_of(config: Setting):
+    """``laplace``, ``hmc-sparse``, ``solved-two-level``, ``trained-hard-32``: how, which penalty, nodes in a patch."""
+    how, _, name = config.method.partition("-")
+    if how == "quadrature":
+        return exact
+    if how == "laplace":
+        return Laplace()
+    if how == "hmc":
+        method = HMC(budget=config.budget)
+        return partial(_with_dense_solves, method) if name == "dense" else method
+    if how == "solved":
+        return SOLVED[name]
+    return trained(name, *(getattr(config, key) for key in ("domain", "nodes", "steps", *SETTINGS)))
+
+
+@lru_cache(maxsize=4)
+def trained(rung: str, domain: str, nodes: int, steps: int, eps, rate, width: int, samples: int, tests: int) -> CVI:
+    """A rung of the ladder; ``hard-64`` has patches of 64 test nodes, and a step sees ``tests`` of them in all.
+
+    ε falls tenfold, to ``eps``, in 0.7 of the steps. As printed, the penalty is an estimate of R/N, N test nodes in
+    the mesh: its ε is ``eps``/√N.
+    """
+    name, patch_nodes = _parts(rung)
+    kind, serves = RUNGS[name]
+    scale = len(mesh_of(domain, nodes).interior) ** -0.5 if name in ("printed", "overwritten") else 1.0
+    return CVI(
+        penalty=lambda mesh, equation: _penalty(name, kind, patch_nodes, tests, domain, mesh, equation),
+        steps=steps,
+        samples=samples,
+        eps=Geometric(10 * eps * scale, eps * scale, steps=int(0.7 * steps)),
+        learning_rate=rate,
+        serves=serves,
+        spread=1.3 if serves == "prior" else 1.5,
+        width=width,
+    )
+
+
+def _parts(rung: str) -> tuple[str, int]:
+    name, _, patch_nodes = rung.rpartition("-") if rung[-1].isdigit() else (rung, "", "32")
+    return name, int(patch_nodes)
+
+
+def _penalty(name, kind, patch_nodes: int, tests: int, domain, mesh: Mesh, equation: Term, centres=None) -> Penalty:
+    common = {"boundary": 0.0, "dtype": tf.float32}
+    if name == "overwritten":
+        common["boundary"] = (np.zeros(mesh.n_nodes), np.where(mesh.is_boundary, 0.0, 1.0))
+    if kind == "pointwise":
+        return _Pointwise(mesh, equation, tests // 2, None if name == "pointwise-soft" else _SMOOTH_FACTORS[domain])
+    if kind == "multilevel":
+        common["coarse_patches"] = 2
+    if kind in ("hard", "wendland"):
+        common |= {"normalisation": "paper" if name in ("printed", "overwritten") else "unbiased", "centres": centres}
+    return named(kind, mesh, equation, patch_nodes, max(tests // patch_nodes, 1), **common)
+
+
+class _Pointwise(Penalty):
+    """The point-wise penalty at half as many places as the others have test nodes: with two derivatives a place still
+    costs twice as much as a node. The boundary is met by a factor that is smooth in closed form, or, without one, asked
+    for by the penalty, at half as many places again.
+    """
+
+    def __init__(self, mesh: Mesh, equation: Term, places: int, factor: Callable[[tf.Tensor], tf.Tensor] | None):
+        met = None
+        if factor:
+            met = np.zeros(mesh.n_nodes), np.where(mesh.is_boundary, 0.0, factor(tf.constant(mesh.points)))
+        self.factor = factor or (lambda x: 1.0)
+        self.penalty = PointwisePenalty(
+            mesh, equation, places, places // 2, boundary=None if factor else 0.0, dtype=tf.float32
+        )
+        self.weak = WeakForm(mesh, equation, met, tf.float32)
+
+    def __call__(self, mu, z, seed):
+        return self.penalty(lambda x, z: self.factor(x) * mu(x, z), z, seed)
+
+
+def _disc_factor(x: tf.Tensor) -> tf.Tensor:
+    return 1 - tf.reduce_sum(x**2, axis=1)
+
+
+def _star_factor(x: tf.Tensor) -> tf.Tensor:
+    """1 − (|x|/r(θ))⁴ with the star's r(θ) = 1 + 0.3 sin 5θ; four times differentiable at the origin."""
+    angle, square = tf.atan2(x[:, 1], x[:, 0]), tf.reduce_sum(x**2, axis=1)
+    return 1 - square**2 / (1 + 0.3 * tf.sin(5 * angle)) ** 4
+
+
+_SMOOTH_FACTORS = {"disc": _disc_factor, "star": _star_factor}
+
+
+def _with_dense_solves(method: HMC, problem: InverseProblem, seed: int) -> Posterior:
+    """HMC as in the paper; Laplace's coordinates, which all HMC here has, by sparse solves."""
+    dense = InverseProblem.on(DenseForward.of(problem.forward), problem.sensors, problem.readings, problem.noise)
+    return method(dense, seed)
+
+
+def infer(config: Setting, seed: int) -> dict:
+    """One method on one mesh: moments of q(τ), validation error, seconds, diagnostics, or why there is none."""
+    problem = problem_of(config, seed)
+    row = {"interior": len(problem.mesh.interior), "status": "ok", "note": ""}
+    try:
+        found = method_of(config)(problem, seed)
+    except (Diverged, OverBudget) as reason:
+        status = "diverged" if isinstance(reason, Diverged) else "over budget"
+        return row | {"status": status, "note": str(reason), "projected_seconds": getattr(reason, "projected", np.nan)}
+    numbers = {name: float(value) for name, value in found.diagnostics.items()}
+    if found.gaussian and config.nodes <= _CHECKED:
+        numbers["k"] = checked(found).k
+    return row | _moments(found) | _validation(config, found, seed) | numbers
+
+
+def trial(config: Setting, seed: int) -> dict:
+    """A setting, judged by what a practitioner has: q's importance weights from a few exact solves, and the loss.
+
+    ``ess`` is the effective share of the draws, ``k`` the Pareto shape of the weights' tail; the exact posterior is
+    not used.
+    """
+    problem = problem_of(config, seed)
+    try:
+        found = method_of(config)(problem, seed)
+    except Diverged:
+        return {"k": np.inf, "ess": 0.0, "loss": np.nan}
+    check = checked(found)
+    return {"k": check.k, "ess": check.ess, "loss": found.diagnostics["loss"]}
+
+
+def checked(found: Posterior) -> Check:
+    """Its check, without a word: whether q is wrong is what is asked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return found.check(n=_CHECKS)
+
+
+def _moments(found: Posterior) -> dict:
+    (m_1, m_2), S = found.mean, found.covariance
+    times = {"seconds": found.seconds, "setup_seconds": found.setup_seconds}
+    return {"mean_1": m_1, "mean_2": m_2, "cov_11": S[0, 0], "cov_22": S[1, 1], "cov_12": S[0, 1], **times}
+
+
+def _validation(config: Setting, found: Posterior, seed: int) -> dict:
+    """Mean absolute error of draws of the field against the true field, at places without sensors."""
+    _, x, u = _replicate(config, seed)
+    some = random(Stream.PREDICTIONS, seed).choice(len(found.draws), _PREDICTIONS, replace=False)
+    return {"mae": np.abs(found.fields(x, found.draws[some]) - u).mean(), "field_sd": u.std()}
+
+
+def calibration(config: Setting, seed: int) -> dict:
+    """Simulation-based calibration (Talts et al.): where the true τ ranks among draws of q(τ)."""
+    found, tau = method_of(config)(problem_of(config, seed), seed), truth_of(config, seed).tau
+    ranks = (found.draws[: config.draws] < tau).sum(axis=0)
+    away = np.linalg.solve(np.linalg.cholesky(found.covariance), tau - found.mean)
+    return {"rank_1": ranks[0], "rank_2": ranks[1], "distance": float(away @ away)}
+
+
+def step_cost(config: Setting, seed: int) -> dict:
+    """Milliseconds of a training step and seconds of set-up; few centres, as rows of A⁻¹ cost a solve each."""
+    problem = problem_of(config, seed)
+    begun = time.perf_counter()
+    name, patch_nodes = _parts(config.method)
+    where = (config.domain, problem.mesh, problem.forward.equation)
+    penalty = _penalty(name, RUNGS[name][0], patch_nodes, config.tests, *where, centres=_few(problem.mesh))
+    setup = time.perf_counter() - begun
+    size = {"samples": config.samples, "width": config.width}
+    method = CVI(penalty=lambda *_: penalty, eps=Geometric(0.03, 0.003, steps=1000), **size)
+    training = Training(method, problem.forward, len(problem.sensors))
+    training.take(problem, seed)
+    begun = time.perf_counter()
+    training.descents[0].run(config.steps)
+    milliseconds = 1e3 * (time.perf_counter() - begun) / config.steps
+    return {"interior": len(problem.mesh.interior), "milliseconds": milliseconds, "setup_seconds": setup}
+
+
+def _few(mesh: Mesh) -> np.ndarray:
+    return np.random.default_rng(0).permutation(mesh.interior)[:256]
