@@ -259,10 +259,10 @@ def test_rows_of_hidden_units_give_the_penalty_of_any_field_made_of_them():
     rows = Rows(Pairs(lambda _: penalty, p.forward), units, None)
     mu = lambda x, z: tf.linalg.matvec(units.some(1, 7)(x, z), c, transpose_a=True)[None]  # noqa: E731
     expected = penalty(mu, p.latents.seen(tf.constant(tau[None])))
-    assert rows._affine is not None
+    assert rows.affine is not None
     v = np.r_[1.0, c]
     np.testing.assert_allclose(v @ rows.gram(tau[None])[0] @ v, expected, rtol=1e-9)
-    rows.__dict__["_affine"] = None  # row by row, as for an equation that is not affine in z
+    rows.__dict__["affine"] = None  # row by row, as for an equation that is not affine in z
     np.testing.assert_allclose(v @ rows.gram(tau[None])[0] @ v, expected, rtol=1e-9)
 
 

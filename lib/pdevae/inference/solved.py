@@ -177,13 +177,13 @@ class Rows:
 
     def gram(self, z: np.ndarray) -> np.ndarray:
         """For each z [M, d]; [M, K + 1, K + 1]."""
-        if self._affine is None:
+        if self.affine is None:
             return np.stack([_symmetric(*self._rows(one)) for one in z])
         one_and_z = np.column_stack([np.ones(len(z)), z])
-        return np.einsum("mi,mj,ikjl->mkl", one_and_z, one_and_z, self._affine, optimize=True)
+        return np.einsum("mi,mj,ikjl->mkl", one_and_z, one_and_z, self.affine, optimize=True)
 
     @cached_property
-    def _affine(self) -> np.ndarray | None:
+    def affine(self) -> np.ndarray | None:
         """Where rows are affine in z, the inner products of their d + 1 parts serve every z."""
         d = self.pairs.latents.size
         if d > 10:
@@ -229,10 +229,13 @@ class Polynomials:
         return tf.stack(columns[: self.count], axis=1)
 
 
-def cubature(d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights for E over N(0, I): Gauss–Hermite products, or a low-discrepancy sample in pairs ±."""
-    if d <= 3:
-        x, w = hermegauss(7)
+def cubature(d: int, cheap: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights for E over N(0, I): Gauss–Hermite products, or a low-discrepancy sample in pairs ±.
+
+    Fewer of them unless a point is ``cheap``.
+    """
+    if d <= (3 if cheap else 2):
+        x, w = hermegauss(7 if cheap else 5)
         points = np.stack(np.meshgrid(*d * [x], indexing="ij"), axis=-1).reshape(-1, d)
         weights = np.prod(np.stack(np.meshgrid(*d * [w / w.sum()], indexing="ij"), axis=-1).reshape(-1, d), axis=1)
         return points, weights
@@ -248,7 +251,7 @@ class Objective:
         base, units = at_sensors
         noise = np.broadcast_to(problem.noise, problem.readings.shape)
         self.T, self.y = units / noise[:, None], (problem.readings - base) / noise
-        self.normal, self.weight = cubature(problem.size)
+        self.normal, self.weight = cubature(problem.size, rows.affine is not None)
         self.load = float(self.weight @ rows.gram(self.normal)[:, 0, 0])
 
     def best_surrogate(self, m: np.ndarray, C: np.ndarray, eps: float) -> np.ndarray:
