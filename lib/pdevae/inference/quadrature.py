@@ -17,6 +17,7 @@ from pdevae.streams import Stream, random
 _MOST = 3  # unknowns
 _FINEST, _REFINEMENTS = 1 / 8, 4  # spacing in Laplace's standard deviations, and how often the first one is halved
 _CUT = 12.0  # a place counts if log p is within this of the largest: beyond, 1e-4 of a Gaussian in three dimensions
+_MOST_FAR = 0.03  # of a variance, from places that only just count: more would come from beyond
 _MOST_SOLVES = 30_000
 _AT_A_TIME = 32
 _TOO_FAR = "the posterior is too far from Gaussian for a grid: use NUTS, more sensors or less noise"
@@ -50,6 +51,9 @@ def exact(problem: InverseProblem, seed: int = 0, draws: int = 1000, tolerance: 
             break
         before = mean, S
     else:
+        raise UserError(_TOO_FAR)
+    far = p < np.exp(2 - _CUT) * p.max()
+    if (p[far] @ (v[far] - mean) ** 2 > _MOST_FAR * np.diag(S)).any():
         raise UserError(_TOO_FAR)
     rng = random(Stream.QUADRATURE, seed)
     some = v[rng.choice(len(v), draws, p=p)] + rng.uniform(-0.5, 0.5, size=(draws, d)) * spacing  # within a cell
