@@ -279,6 +279,16 @@ def test_solved_cvi_finds_the_posterior_of_a_vector_and_of_a_field(penalty):
 
 
 def test_what_cannot_be_solved_is_refused():
+    class Thickening(pdevae.Term):
+        def flux(self, x, z, u, grad):
+            return (z.a * (1 + u**2))[..., None] * grad
+
+    corners = np.array([500.0, 6000.0]) + [[0, 0], [1, 0], [1, 1], [0, 1]]  # far from the origin, as on a map
+    mesh, latents = pdevae.polygon(corners, nodes=100), Latents(a=Normal(transform=tf.exp))
+    at, y = mesh.points[mesh.interior[:3]], np.zeros(3)
+    far = InverseProblem(mesh, Thickening() - pdevae.Source(1.0), latents, at, y, 0.1, boundary=None)
+    with pytest.raises(UserError, match="not linear in u"):
+        SolvedCVI("exact", units=8)(far)
     with pytest.raises(UserError, match="not linear in u"):
         SolvedCVI("exact", units=8)(problem("nonlinear"))
     with pytest.raises(UserError, match="too many for 12 unknowns"):

@@ -153,10 +153,8 @@ class Pairs:
         return self.penalty.pair(units_field(w, b), seen, seed)
 
     def _refuse_nonlinear(self) -> None:
-        """By the units 0, t, t' and the rest t + t'."""
-        rng = np.random.default_rng(0)
-        w, b = rng.normal(size=(2, 2)) / np.ptp(self.penalty.weak.mesh.points, axis=0).max(), rng.normal(size=2)
-        two = units_field(tf.constant(w), tf.constant(b))
+        """By the rows of the fields 0, t, t' and t + t'."""
+        two = HiddenUnits(self.penalty.weak.mesh, 2, 3.0, 0).some(1, 3)
         zero = tf.zeros([4, self.latents.size], self.penalty.weak.dtype)
 
         def fields(x, z):
