@@ -32,6 +32,7 @@ class Naive:
     def __init__(self, mesh: pdevae.Mesh, rho: float):
         self.mesh, self.rho = mesh, rho
         self.inverse = np.linalg.inv(pdevae.stiffness(mesh).toarray())
+        _, self.factor = pdevae.lift(mesh, 0.0)
         self.rng = np.random.default_rng(0)
 
     def __call__(self, mu, z):
@@ -52,8 +53,7 @@ class Naive:
         return tf.reduce_mean(w_i * tf.reduce_sum(r * row, axis=(1, 2)))
 
     def values(self, nodes, mu, z):
-        inside = (self.mesh.interior_number[nodes] >= 0).astype(float)
-        return mu(tf.constant(self.mesh.points[nodes]), z) * inside
+        return mu(tf.constant(self.mesh.points[nodes]), z) * self.factor[nodes]
 
 
 def element_residual(corners: np.ndarray, u: tf.Tensor, z) -> tf.Tensor:
