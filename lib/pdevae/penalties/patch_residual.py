@@ -58,14 +58,14 @@ def patch_residuals(weak: WeakForm, batch: PatchBatch, mu: Field, z: Any) -> tf.
 def local_factors(batch: PatchBatch, is_test: tf.Tensor) -> tf.Tensor:
     """Cholesky factors of A_QQ, the stiffness matrix of each patch's test nodes; [P, Q, Q]."""
     (P, K), Q = batch.nodes.shape, is_test.shape[1]
-    root = tf.reshape(tf.sqrt(batch.elements.area), [P, -1])
-    slots = tf.reshape(batch.corners, [3, P, -1]) - K * tf.range(P)[:, None]
-    is_corner = [tf.one_hot(slot, Q, dtype=root.dtype) for slot in tf.unstack(slots)]  # [P, E, Q]
-    A = tf.linalg.diag(tf.cast(~is_test, root.dtype))  # unused slots: the identity
-    for phi in tf.unstack(tf.reshape(batch.elements.grad_phi, [2, 3, P, -1]), num=2):
-        B = sum((root * phi_k)[..., None] * one for phi_k, one in zip(tf.unstack(phi, num=3), is_corner))
-        A += tf.matmul(B, B, transpose_a=True)  # A_QQ = Σ_e |e| ∇φ_q·∇φ_q'
-    return tf.linalg.cholesky(A)
+    phi, area = batch.elements.grad_phi, batch.elements.area
+    patch, slot = tf.repeat(tf.range(P), area.shape[0] // P), batch.corners % K
+    inside = tf.cast(slot < Q, area.dtype)
+    k = tf.einsum("dke,dle,e,ke,le->kle", phi, phi, area, inside, inside)  # |e| ∇φ_q·∇φ_q'
+    slot = tf.minimum(slot, Q - 1)
+    entry = (patch * Q + slot[:, None]) * Q + slot[None]
+    A = tf.reshape(tf.math.unsorted_segment_sum(k, entry, P * Q * Q), [P, Q, Q])
+    return tf.linalg.cholesky(A + tf.linalg.diag(tf.cast(~is_test, A.dtype)))  # unused slots: the identity
 
 
 def whitenings(tables: PatchTables, weight: np.ndarray, dtype) -> tf.Tensor:
