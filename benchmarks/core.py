@@ -30,11 +30,11 @@ SEED = tf.constant([0, 1])
 tf.get_logger().setLevel("ERROR")  # each timed step is a graph of its own, on purpose
 
 
-def network():
+def network(dtype=tf.float64):
     """The surrogate of the experiments: (x, τ) → 32 → 64 → 64 → 1."""
     rng = np.random.default_rng(0)
     shapes = ((4, 32), (32, 64), (64, 64), (64, 1))
-    weights = [tf.Variable(rng.normal(size=shape) / np.sqrt(shape[0])) for shape in shapes]
+    weights = [tf.Variable(rng.normal(size=shape) / np.sqrt(shape[0]), dtype=dtype) for shape in shapes]
 
     def mu(x, z):
         h = tf.tanh((x @ weights[0][:2])[None] + (z @ weights[0][2:])[:, None])

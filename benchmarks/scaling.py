@@ -34,13 +34,14 @@ from pdevae._tensorflow import tf
 SIZES = (1000, 10_000, 100_000, 1_000_000, 3_000_000)
 PENALTIES = ("exact", "tapered", "two-level", "multilevel")
 STEPS, SECONDS = 20, 60.0  # timed: as many steps, or as long
+DTYPE = tf.float32  # as CVI trains
 MOST = 900.0  # seconds, for mesh, tables and steps of one
 
 
 def penalty_of(name: str, mesh: pdevae.Mesh) -> pdevae.Penalty:
-    patch = dict(patch_nodes=PATCH_NODES, n_patches=N_PATCHES, boundary=0.0)
+    patch = dict(patch_nodes=PATCH_NODES, n_patches=N_PATCHES, boundary=0.0, dtype=DTYPE)
     if name == "exact":
-        return pdevae.ExactPenalty(mesh, EQUATION, boundary=0.0)
+        return pdevae.ExactPenalty(mesh, EQUATION, boundary=0.0, dtype=DTYPE)
     if name == "two-level":
         return pdevae.TwoLevelPenalty(mesh, EQUATION, **patch)
     if name == "multilevel":
@@ -57,8 +58,8 @@ def measured(name: str, nodes: int) -> dict:
     before = _peak_gigabytes()
     penalty = penalty_of(name, mesh)
     tabled = time.perf_counter()
-    weights, mu = network()
-    z = tf.constant(np.random.default_rng(0).normal(size=(SAMPLES, 2)))
+    weights, mu = network(DTYPE)
+    z = tf.constant(np.random.default_rng(0).normal(size=(SAMPLES, 2)), DTYPE)
     step = training_step(lambda seed: penalty(mu, z, seed), weights, penalty.compiles)
     step()
     taken = []
@@ -87,7 +88,7 @@ def floor(name: str, penalty: pdevae.Penalty, z: tf.Tensor) -> float:
     parameters = 4 * 32 + 32 * 64 + 64 * 64 + 64
     values = SAMPLES * _places(penalty, z)
     flops = 3 * 2 * parameters * values  # forwards once, backwards twice
-    bytes_moved = 8 * 3 * (32 + 64 + 64) * values  # activations written, read back, their gradients
+    bytes_moved = DTYPE.size * 3 * (32 + 64 + 64) * values  # activations written, read back, their gradients
     if name == "exact":
         bytes_moved += 2 * 12 * (penalty.inverse.factors.L.nnz + penalty.inverse.factors.U.nnz) * SAMPLES
     flops_per_second, bytes_per_second, tanh_per_second = machine()
@@ -109,7 +110,8 @@ def _places(penalty: pdevae.Penalty, z: tf.Tensor) -> int:
 
 def machine() -> tuple[float, float, float]:
     """Floating-point operations, bytes and tanh per second of one core, by a matrix product, a copy and NumPy."""
-    a, big = np.random.default_rng(0).normal(size=(1000, 1000)), np.ones(20_000_000)
+    a = np.random.default_rng(0).normal(size=(1000, 1000)).astype(DTYPE.as_numpy_dtype)
+    big = np.ones(20_000_000)
     into = np.empty_like(big)
     ways = {"product": lambda: a @ a, "copy": lambda: np.copyto(into, big), "tanh": lambda: np.tanh(a)}
     seconds = common.alternate(ways, 5)

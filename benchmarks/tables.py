@@ -35,12 +35,12 @@ SECTIONS = {
     "scaling": (
         "How cost grows",
         "scaling.py",
-        "One thread; the floor is the arithmetic and traffic that a step cannot do without, at this machine's rates. "
-        "At 3·10⁶ nodes the exact and the two-level penalty would take more memory than there is (32 and 35 GB), and "
-        "the rows of A⁻¹ of the tapered one more than a quarter of an hour. The largest bottleneck was the tables with "
-        "a patch around each node, and patches that cover the mesh remove it; then came handing Triangle's mesh to "
-        "NumPy row by row, and searching a patch's slots in one long list, removed too. Next are the network at all "
-        "nodes in a step of the exact and the two-level penalty, and the factors of A in their tables.",
+        "One thread, single precision, as CVI trains; the floor is the arithmetic (tanh too) and traffic that a step "
+        "cannot do without, at this machine's rates. "
+        "To 3·10⁶ nodes only the multilevel penalty was taken: exact and two-level would need about all of the memory, "
+        "and the rows of A⁻¹ of the tapered one more than a quarter of an hour. Most of a multilevel step is the "
+        "network itself, most of its tables are the factors of the patches' matrices; most of a step of the exact and "
+        "the two-level penalty is the network at all nodes.",
     ),
     "core": ("The core", "core.py", "Medians of runs that alternate."),
     "cluster": ("Beyond one process", "cluster.py", "Scheduler and workers started separately, on one machine."),
