@@ -14,12 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.optimize import minimize
 from scipy.stats import norm, qmc
+from tqdm.auto import tqdm
 
 from pdevae._tensorflow import graph, tf
 from pdevae.errors import UserError
@@ -33,9 +35,12 @@ from pdevae.inference.problem import InverseProblem
 from pdevae.penalties import Penalty, named
 from pdevae.streams import Stream, random
 
+Moments: TypeAlias = tuple[np.ndarray, np.ndarray]  # m and C of N(m, CCᵀ)
+
 _RIDGE = 1e-10  # of the scaled normal matrix: neighbouring hidden units are nearly the same
 _MOST_UNKNOWNS = 6000  # of the last layer: its normal matrix is dense
 _NEAR = 0.5  # standard deviations that q moves in a round, from where on readings help to fit the surrogate
+_STALE = 0.3  # standard deviations that q moves, from where on rows that cost are computed anew
 _AT_A_TIME = 64  # units whose rows are computed together
 
 
@@ -68,13 +73,17 @@ class SolvedCVI:
         rows = Rows(pairs, units, (seed, int(Stream.PATCHES)) if self.sampled else None)
         h = Polynomials(d, self._degree(d))
         F = Objective(problem, rows, units.at(pairs.penalty, problem.sensors), h, self.spread)
-        m, C, rounds, annealed, moved = np.zeros(d), np.eye(d), 0, 0, np.inf
+        q = whitened = np.zeros(d), np.eye(d)  # what the polynomials whiten: q, or q of some rounds ago
+        rounds, annealed, moved = 0, 0, np.inf
         while rounds < self.most_rounds and (annealed < len(self.eps) or moved > self.tolerance):
             annealed += bool(annealed) or moved < _NEAR
             eps = self.eps[min(annealed, len(self.eps)) - 1] * np.sqrt(F.load) if annealed else 0.0
-            W, whitened = F.best_surrogate(m, C, eps), (m, C)
-            m, C = F.best_gaussian(W, *whitened)
-            rounds, moved = rounds + 1, _moved(*whitened, m, C)
+            if rows.affine is not None or _moved(*whitened, *q) > _STALE:
+                whitened = q
+            W, before = F.best_surrogate(whitened, eps), q
+            q = F.best_gaussian(W, whitened, before)
+            rounds, moved = rounds + 1, _moved(*before, *q)
+        m, C = q
 
         def predict(x, z):
             base, of_units = units.at(pairs.penalty, x)
@@ -176,7 +185,7 @@ class Rows:
     def gram(self, z: np.ndarray) -> np.ndarray:
         """For each z [M, d]; [M, K + 1, K + 1]."""
         if self.affine is None:
-            return np.stack([_symmetric(*self._rows(one)) for one in z])
+            return np.stack([_symmetric(*self._rows(one)) for one in tqdm(z, "rows", delay=3, leave=False)])
         one_and_z = np.column_stack([np.ones(len(z)), z])
         return np.einsum("mi,mj,ikjl->mkl", one_and_z, one_and_z, self.affine, optimize=True)
 
@@ -237,7 +246,8 @@ def cubature(d: int, cheap: bool) -> tuple[np.ndarray, np.ndarray]:
         points = np.stack(np.meshgrid(*d * [x], indexing="ij"), axis=-1).reshape(-1, d)
         weights = np.prod(np.stack(np.meshgrid(*d * [w / w.sum()], indexing="ij"), axis=-1).reshape(-1, d), axis=1)
         return points, weights
-    half = norm.ppf(qmc.Sobol(d, seed=0).random(2 ** int(np.ceil(np.log2(4 * d)))))
+    half = norm.ppf(qmc.Sobol(d, seed=0).random(2 ** int(np.ceil(np.log2(8 * d)))))
+    half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T  # exact for quadratics
     return np.concatenate([half, -half]), np.full(2 * len(half), 0.5 / len(half))
 
 
@@ -246,31 +256,39 @@ class Objective:
 
     def __init__(self, problem: InverseProblem, rows: Rows, at_sensors, h: Polynomials, spread: float):
         self.rows, self.h, self.spread = rows, h, spread
+        self._kept: tuple[Moments, np.ndarray] | None = None
         base, units = at_sensors
         noise = np.broadcast_to(problem.noise, problem.readings.shape)
         self.T, self.y = units / noise[:, None], (problem.readings - base) / noise
         self.normal, self.weight = cubature(problem.size, rows.affine is not None)
         self.load = float(self.weight @ rows.gram(self.normal)[:, 0, 0])
 
-    def best_surrogate(self, m: np.ndarray, C: np.ndarray, eps: float) -> np.ndarray:
+    def best_surrogate(self, whitened: Moments, eps: float) -> np.ndarray:
         """argmin over W; [K, J]. The polynomials are those of C⁻¹(z − m). At ε = 0 the readings have no say."""
-        w, wide = self.weight, self.spread * self.normal
-        h, h_data = self.h(wide), self.h(self.normal)
+        w, h, h_data = self.weight, self.h(self.spread * self.normal), self.h(self.normal)
         K, J = self.T.shape[1], self.h.count
-        G = self.rows.gram(m + wide @ C.T)
+        G = self._gram(whitened)
         H = np.einsum("mkl,ma,mb->kalb", w[:, None, None] * G[:, 1:, 1:], h, h, optimize=True)
         H += eps**2 * np.einsum("kl,ab->kalb", self.T.T @ self.T, (w * h_data.T) @ h_data)
         b = -np.einsum("mk,ma->ka", w[:, None] * G[:, 0, 1:], h)
         b += eps**2 * np.outer(self.T.T @ self.y, w @ h_data)
         return _solve(H.reshape(K * J, K * J), b.ravel()).reshape(K, J)
 
-    def best_gaussian(self, W: np.ndarray, m: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _gram(self, whitened: Moments) -> np.ndarray:
+        """Where the penalty is taken; kept as long as q is whitened in one way."""
+        if self._kept is None or self._kept[0] is not whitened:
+            m, C = whitened
+            self._kept = whitened, self.rows.gram(m + self.spread * self.normal @ C.T)
+        return self._kept[1]
+
+    def best_gaussian(self, W: np.ndarray, whitened: Moments, start: Moments) -> Moments:
         """argmin over q = N(m', C'C'ᵀ) of E_q[−log p(y | μ)] + KL(q ‖ p), by quasi-Newton with exact gradients."""
+        (m, C), (m_start, C_start) = whitened, start
         d, lower = len(m), np.tril_indices(len(m), -1)
         fixed = [tf.constant(value) for value in (self.T @ W, m, np.linalg.inv(C))]
         both = lambda p: tuple(part.numpy() for part in self._elbo(tf.constant(p), *fixed))  # noqa: E731
-        start = np.concatenate([m, np.log(np.diag(C)), C[lower]])
-        p = minimize(both, start, method="BFGS", jac=True, options={"gtol": 1e-4}).x
+        first = np.concatenate([m_start, np.log(np.diag(C_start)), C_start[lower]])
+        p = minimize(both, first, method="BFGS", jac=True, options={"gtol": 1e-4}).x
         C_new = np.diag(np.exp(p[d : 2 * d]))
         C_new[lower] = p[2 * d :]
         return p[:d], C_new

@@ -29,6 +29,8 @@ class LocalPart:
     def __init__(self, weak: WeakForm, p: Patches):
         self.weak, self.patches = weak, p
         self.tables = PatchTables(p, weak.dtype)
+        number = p.mesh.interior_number[p.nodes[:, : p.Q]]
+        self.tests = tf.constant(np.where(p.is_test, number, 0), tf.int32)  # unused slots have no weight
         self.whitening = whitenings(PatchTables(p), root_cover(p), weak.dtype)
 
     @check_shapes("index: [P]", "return: [M, P, Q]")
@@ -39,10 +41,13 @@ class LocalPart:
 
     def rows(self, mu, z, seed, P: int) -> tf.Tensor:
         """Of P patches drawn; of all where these are no more, or without a seed; [M, R]."""
-        C = self.tables.C
-        index = tf.range(C) if seed is None or P >= C else sample_patches(seed, P, C)
-        y = self.whitened(mu, z, index)
-        return tf.reshape(np.sqrt(C / index.shape[0]) * y, [-1, index.shape[0] * self.tables.Q])
+        C, Q = self.tables.C, self.tables.Q
+        if seed is None or P >= C:  # patches overlap: the residual once, each patch's part of it
+            r = self.weak.residual(self.weak.values(mu, z), z)
+            y = tf.einsum("pyq,mpq->mpy", self.whitening, tf.gather(r, self.tests, axis=1))
+            return tf.reshape(y, [-1, C * Q])
+        y = self.whitened(mu, z, sample_patches(seed, P, C))
+        return tf.reshape(np.sqrt(C / P) * y, [-1, P * Q])
 
 
 class CoarsePart:
