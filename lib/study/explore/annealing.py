@@ -48,13 +48,13 @@ class Annealing:
         penalty = ExactPenalty(p.mesh, p.forward.equation, boundary=0.0)
         F = Objective(p, Rows(Pairs(lambda _: penalty, p.forward), units, None), units.at(penalty, p.sensors), h, 1.5)
         at_nodes = units.at(penalty, p.mesh.points)[1]
-        m, C, found = np.zeros(2), np.eye(2), []
+        q, found = (np.zeros(2), np.eye(2)), []
         for eps in tqdm(self.eps, "annealing", delay=3, leave=False):
             for _ in range(2):
-                W, whitened = F.best_surrogate(m, C, eps), (m, C)
-                m, C = F.best_gaussian(W, *whitened)
-            u = at_nodes @ W @ h(np.linalg.solve(whitened[1], m - whitened[0])[None])[0]
-            found.append(self._stage(eps, m, C, u, penalty))
+                W, before = F.best_surrogate(q, eps), q
+                q = F.best_gaussian(W, before, before)
+            u = at_nodes @ W @ h(np.linalg.solve(before[1], q[0] - before[0])[None])[0]
+            found.append(self._stage(eps, *q, u, penalty))
         return found
 
     def _stage(self, eps, m, C, u, penalty: ExactPenalty) -> Stage:
