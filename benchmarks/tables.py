@@ -36,11 +36,8 @@ SECTIONS = {
         "How cost grows",
         "scaling.py",
         "One thread, single precision, as CVI trains; the floor is the arithmetic (tanh too) and traffic that a step "
-        "cannot do without, at this machine's rates. "
-        "To 3·10⁶ nodes only the multilevel penalty was taken: exact and two-level would need about all of the memory, "
-        "and the rows of A⁻¹ of the tapered one more than a quarter of an hour. Most of a multilevel step is the "
-        "network itself, most of its tables are the factors of the patches' matrices; most of a step of the exact and "
-        "the two-level penalty is the network at all nodes.",
+        "cannot do without, at this machine's rates. To 3·10⁶ nodes only the multilevel penalty was taken; a step of "
+        "the exact and the two-level penalty asks for the network at all nodes.",
     ),
     "core": ("The core", "core.py", "Medians of runs that alternate."),
     "cluster": ("Beyond one process", "cluster.py", "Scheduler and workers started separately, on one machine."),
