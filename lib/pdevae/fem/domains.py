@@ -57,14 +57,19 @@ def star(nodes: int | None = None, max_edge: float | None = None, arms: int = 5,
 
 
 def polygon(
-    outline: ArrayLike, holes: Sequence[ArrayLike] = (), nodes: int | None = None, max_edge: float | None = None
+    outline: ArrayLike | Polygon,
+    holes: Sequence[ArrayLike] = (),
+    nodes: int | None = None,
+    max_edge: float | None = None,
 ) -> Mesh:
-    """Any polygon, given by its corners [k, 2], less the polygons in ``holes``.
+    """Any polygon, given by its corners [k, 2], less the polygons in ``holes``; or shapely's ``Polygon``.
 
     >>> ring = np.array([(0, 0), (3, 0), (3, 3), (0, 3)])
     >>> mesh = polygon(ring, holes=[1 + ring / 3], max_edge=0.5)
     >>> int((abs(mesh.points - 1.5).max(axis=1) < 0.49).sum())  # no node in the hole
     0
+    >>> polygon(Polygon(ring).difference(Polygon(1 + ring / 3)), max_edge=0.5).n_nodes == mesh.n_nodes
+    True
     """
     return PolygonDomain.of(outline, holes).mesh(nodes=nodes, max_edge=max_edge)
 
@@ -124,6 +129,8 @@ class PolygonDomain(_Outlined):
 
     @classmethod
     def of(cls, outline, holes=()) -> PolygonDomain:
+        if isinstance(outline, Polygon):
+            outline, holes = (outline.exterior.coords, [*(hole.coords for hole in outline.interiors), *holes])
         corners = np.asarray(outline, float)
         if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < 3 or not np.isfinite(corners).all():
             raise UserError(f"a polygon needs at least three finite corners (x, y); got shape {corners.shape}")

@@ -41,13 +41,21 @@ class LocalPart:
 
     def rows(self, mu, z, seed, P: int) -> tf.Tensor:
         """Of P patches drawn; of all where these are no more, or without a seed; [M, R]."""
-        C, Q = self.tables.C, self.tables.Q
-        if seed is None or P >= C:  # patches overlap: the residual once, each patch's part of it
-            r = self.weak.residual(self.weak.values(mu, z), z)
-            y = tf.einsum("pyq,mpq->mpy", self.whitening, tf.gather(r, self.tests, axis=1))
-            return tf.reshape(y, [-1, C * Q])
-        y = self.whitened(mu, z, sample_patches(seed, P, C))
-        return tf.reshape(np.sqrt(C / P) * y, [-1, P * Q])
+        if seed is None or P >= self.tables.C:
+            return self.rows_of(self.weak.residual(self.weak.values(mu, z), z), seed, P)
+        return self._flat(self.whitened(mu, z, sample_patches(seed, P, self.tables.C)))
+
+    def rows_of(self, r: tf.Tensor, seed, P: int) -> tf.Tensor:
+        """The same where the residual r [M, N] of the whole mesh is at hand: patches overlap and share it."""
+        everywhere = seed is None or P >= self.tables.C
+        index = tf.range(self.tables.C) if everywhere else sample_patches(seed, P, self.tables.C)
+        r = tf.gather(r, tf.gather(self.tests, index), axis=1)
+        return self._flat(tf.einsum("pyq,mpq->mpy", tf.gather(self.whitening, index), r))
+
+    def _flat(self, y: tf.Tensor) -> tf.Tensor:
+        """Of some patches [M, P, Q], for all of them; [M, P·Q]."""
+        _, P, Q = y.shape
+        return tf.reshape(np.sqrt(self.tables.C / P) * y, [-1, P * Q])
 
 
 class CoarsePart:
@@ -107,17 +115,19 @@ class TwoLevelPenalty(Penalty):
         self.n_patches = n_patches
 
     def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
-        local = self.local.rows(mu, z, as_seed(seed), self.n_patches)
-        coarse = self.coarse.inverse.norm(self._restricted(mu, z))  # one solve where whitening would take two
+        r = self._residual(mu, z)
+        local = self.local.rows_of(r, as_seed(seed), self.n_patches)
+        coarse = self.coarse.inverse.norm(self.coarse.restricted(r))  # one solve where whitening would take two
         return tf.reduce_mean(tf.reduce_sum(local**2, axis=1) + coarse)
 
     def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        local = self.local.rows(mu, z, seed, self.n_patches)
-        rows = tf.concat([local, self.coarse.inverse.whiten(self._restricted(mu, z))], axis=1)
+        r = self._residual(mu, z)
+        local = self.local.rows_of(r, seed, self.n_patches)
+        rows = tf.concat([local, self.coarse.inverse.whiten(self.coarse.restricted(r))], axis=1)
         return rows, rows
 
-    def _restricted(self, mu: Field, z: Any) -> tf.Tensor:
-        return self.coarse.restricted(self.weak.residual(self.weak.values(mu, z), z))
+    def _residual(self, mu: Field, z: Any) -> tf.Tensor:
+        return self.weak.residual(self.weak.values(mu, z), z)
 
     def quadratic_form(self):
         A = stiffness(self.weak.mesh)
