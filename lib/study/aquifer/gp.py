@@ -21,7 +21,8 @@ def gaussian_process(config: dict, seed: int) -> dict:
     rows = []
     for number, member in enumerate(members(config["survey"], config["split"])):
         known = Standardised.of(config["survey"], config["response"], member)
-        found = predicted(config, known, *(places(config["survey"], w) for w in (member.training, member.test)), seed)
+        x, x_new = (places(config["survey"], w) for w in (member.training, member.test))
+        found = predicted(config, known, x, x_new, seed)
         rows.append(scored(config["survey"], config["response"], found, known, member, number))
     return joined(rows)
 

@@ -82,7 +82,7 @@ class Table:
     """Rows in blocks with a line between them; ``columns`` as LaTeX writes it: l, c or r for each."""
 
     columns: str
-    head: list[str]
+    head: list[str | Cell]
     blocks: list[list[list[str | Cell]]]
     note: str = ""
     below: Table | None = None
@@ -113,7 +113,7 @@ class Table:
         return f"<tr>{''.join(cells)}</tr>"
 
     def __str__(self) -> str:
-        blocks = [[[str(cell) for cell in row] for row in rows] for rows in ([self.head], *self.blocks)]
+        blocks = [[[str(cell) for cell in row] for row in rows] for rows in [[self.head], *self.blocks]]
         widths = [max(map(len, column)) for column in zip(*(row for rows in blocks for row in rows))]
         rule = "\n" + "-" * (sum(widths) + 2 * len(widths) - 2) + "\n"
         text = rule.join("\n".join(_text_row(row, self.columns, widths) for row in rows) for rows in blocks)
