@@ -28,38 +28,12 @@ from pdevae.fem.operators import Term
 from pdevae.inference.fit import Descent, falling_adam
 from pdevae.inference.forward import Forward
 from pdevae.inference.gaussian import Family, Gaussian, antithetic
+from pdevae.inference.network import Separable
 from pdevae.inference.posterior import Posterior
 from pdevae.inference.problem import InverseProblem
 from pdevae.inference.schedules import Geometric, Schedule
 from pdevae.penalties import Penalty, named
-from pdevae.streams import Stream, random
-
-
-class Decoder(tf.Module):
-    """Σ_k t_k(x) b_k(z) / √K · scale: a trunk of tanh layers in x, a branch in z, so x costs the same for any M."""
-
-    def __init__(self, mesh: Mesh, latent: int, width: int = 48, depth: int = 2):
-        super().__init__()
-        low, high = mesh.points.min(axis=0), mesh.points.max(axis=0)
-        self.centre, self.half, self.width = (low + high) / 2, (high - low).max() / 2, width
-        self.sizes = [(2, width), *(depth - 1) * [(width, width)], (latent, width), (width, width)]
-        self.scale = tf.Variable(1.0, trainable=False)
-        self.layers = [tf.Variable(part) for part in self.start(0)]
-
-    def start(self, seed: int) -> list[np.ndarray]:
-        """Weights and biases, layer by layer."""
-        rng = random(Stream.DECODER, seed)
-        drawn = [(1.2 / np.sqrt(n) * rng.normal(size=(n, m)), 0.3 * rng.normal(size=m)) for n, m in self.sizes]
-        return [part.astype(np.float32) for layer in drawn for part in layer]
-
-    def __call__(self, x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-        *trunk_layers, (w_1, b_1), (w_2, b_2) = list(zip(self.layers[::2], self.layers[1::2]))
-        trunk = tf.cast((x - tf.constant(self.centre, x.dtype)) / tf.constant(self.half, x.dtype), tf.float32)
-        for w, b in trunk_layers:
-            trunk = tf.tanh(trunk @ w + b)
-        branch = tf.tanh(tf.cast(z, tf.float32) @ w_1 + b_1) @ w_2 + b_2
-        u = self.scale / np.sqrt(self.width) * tf.matmul(branch, trunk, transpose_b=True)
-        return tf.cast(u, x.dtype)
+from pdevae.streams import Stream
 
 
 @dataclass(frozen=True)
@@ -67,9 +41,9 @@ class CVI:
     """``penalty``: a name, or a function from mesh and equation to a penalty with the problem's boundary in it.
 
     ``decoder``: a Keras model of a place and a latent side by side [n, 2 + d], or any μ(x, z) with
-    ``trainable_variables``; by default a :class:`Decoder` of this ``width``. ``eps``: first and last ε, as shares of
-    the load's norm, or a schedule. ε is held at its end for the last third of the steps: one that shrinks to the last
-    step leaves the decoder behind and q too wide.
+    ``trainable_variables``; by default :class:`~pdevae.inference.network.Separable` of this ``width``. ``eps``: first
+    and last ε, as shares of the load's norm, or a schedule. ε is held at its end for the last third of the steps: one
+    that shrinks to the last step leaves the decoder behind and q too wide.
 
     >>> found = CVI(penalty="exact", steps=2000)(problem)
     >>> bool(abs(found.a().mean[0] - 2) < 0.2)
@@ -139,7 +113,7 @@ class Training:
         for descent in self.descents:
             descent.compile()
         if method.serves == "prior":
-            if isinstance(self.decoder, Decoder):
+            if isinstance(self.decoder, Separable):
                 self.decoder.scale.assign(self._size_by_equation())
             self.descents[0].run(method.steps)
         self.setup_seconds = time.perf_counter() - begun
@@ -170,7 +144,7 @@ class Training:
         if self.q.beside is not None:
             q[-1] = np.array(Gaussian.trainable(self.size, "low-rank", self.method.rank).beside)
         start = self.start
-        if isinstance(self.decoder, Decoder) and self.method.serves != "prior":
+        if isinstance(self.decoder, Separable) and self.method.serves != "prior":
             start = self.decoder.start(seed)
             self.decoder.scale.assign(self._typical_size(problem))
         self.descents[-1].begin_again(q if self.method.serves == "prior" else [*start, *q])
@@ -185,7 +159,7 @@ class Training:
     def frozen_field(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """:meth:`field` as it is now: another run moves the decoder on."""
         variables = [*self.decoder.trainable_variables]
-        if isinstance(self.decoder, Decoder):
+        if isinstance(self.decoder, Separable):
             variables.append(self.decoder.scale)
         values = [np.array(v) for v in variables]
 
@@ -200,7 +174,7 @@ class Training:
         """μ(x, seen) and what holds its variables."""
         given, d = self.method.decoder, self.size
         if given is None:
-            given = Decoder(self.forward.mesh, d, self.method.width, self.method.depth)
+            given = Separable(self.forward.mesh, d, self.method.width, self.method.depth)
         field = keras_field(given) if isinstance(given, tf.keras.Model) else given
         if not callable(field) or not len(getattr(given, "trainable_variables", ())):
             raise UserError("decoder must be a Keras model, or a function of x and z with trainable_variables")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+from scipy.stats import norm, qmc
 
 from pdevae._tensorflow import tf
 from pdevae.errors import UserError
@@ -110,3 +112,18 @@ def antithetic(samples: int, shape: Sequence[int], seed, dtype=tf.float64) -> tf
     """Standard normal draws [samples, *shape] in pairs ±: an odd error cancels."""
     half = tf.random.stateless_normal([(samples + 1) // 2, *shape], seed, dtype=dtype)
     return tf.concat([half, -half], axis=0)[:samples]
+
+
+def cubature(d: int, cheap: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights for E over N(0, I): Gauss–Hermite products, or a low-discrepancy sample in pairs ±.
+
+    Fewer of them unless a point is ``cheap``.
+    """
+    if d <= (3 if cheap else 2):
+        x, w = hermegauss(7 if cheap else 5)
+        points = np.stack(np.meshgrid(*d * [x], indexing="ij"), axis=-1).reshape(-1, d)
+        weights = np.prod(np.stack(np.meshgrid(*d * [w / w.sum()], indexing="ij"), axis=-1).reshape(-1, d), axis=1)
+        return points, weights
+    half = norm.ppf(qmc.Sobol(d, seed=0).random(2 ** int(np.ceil(np.log2(8 * d)))))
+    half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T  # exact for quadratics
+    return np.concatenate([half, -half]), np.full(2 * len(half), 0.5 / len(half))

@@ -57,6 +57,8 @@ class InverseProblem:
 
     def _take(self, sensors, readings, noise) -> None:
         self.sensors, self.readings = np.atleast_2d(np.asarray(sensors, float)), np.asarray(readings, float)
+        if not self.sensors.size:
+            raise UserError("there are no sensors: give at least one place and its reading")
         if self.readings.shape != (len(self.sensors),):
             raise UserError(
                 f"{self.readings.size} readings for {len(self.sensors)} sensors: give one reading for each sensor"

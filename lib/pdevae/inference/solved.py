@@ -18,9 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
-from numpy.polynomial.hermite_e import hermegauss
 from scipy.optimize import minimize
-from scipy.stats import norm, qmc
 from tqdm.auto import tqdm
 
 from pdevae._tensorflow import graph, tf
@@ -29,7 +27,7 @@ from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term
 from pdevae.inference.fit import Diverged
 from pdevae.inference.forward import Forward
-from pdevae.inference.gaussian import Gaussian
+from pdevae.inference.gaussian import Gaussian, cubature
 from pdevae.inference.posterior import Posterior
 from pdevae.inference.problem import InverseProblem
 from pdevae.penalties import Penalty, named
@@ -234,21 +232,6 @@ class Polynomials:
         for power in self.powers[len(columns) :]:
             columns.append(columns[self.powers.index(power[:-1])] * columns[1 + power[-1]])
         return tf.stack(columns[: self.count], axis=1)
-
-
-def cubature(d: int, cheap: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights for E over N(0, I): Gauss–Hermite products, or a low-discrepancy sample in pairs ±.
-
-    Fewer of them unless a point is ``cheap``.
-    """
-    if d <= (3 if cheap else 2):
-        x, w = hermegauss(7 if cheap else 5)
-        points = np.stack(np.meshgrid(*d * [x], indexing="ij"), axis=-1).reshape(-1, d)
-        weights = np.prod(np.stack(np.meshgrid(*d * [w / w.sum()], indexing="ij"), axis=-1).reshape(-1, d), axis=1)
-        return points, weights
-    half = norm.ppf(qmc.Sobol(d, seed=0).random(2 ** int(np.ceil(np.log2(8 * d)))))
-    half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T  # exact for quadratics
-    return np.concatenate([half, -half]), np.full(2 * len(half), 0.5 / len(half))
 
 
 class Objective:

@@ -1,0 +1,305 @@
+"""A decoder that obeys the equation over the whole prior: trained once, without readings, for any readings.
+
+u(x, z) = g(x) + w(x) Σ_k φ_k(x) b_k(z). The functions φ of place are a network's trunk, trained with a penalty on z
+drawn a little wider than the prior. For given z the equation is then K numbers b for as many tests, so that b(z) is
+solved for at some thousand z and interpolated between them: a branch of the network, trained by descent, stays twenty
+times further from the equation's solution.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import norm, qmc
+from tqdm.auto import tqdm
+
+from pdevae._tensorflow import tf
+from pdevae.errors import UserError
+from pdevae.fem.mesh import Mesh
+from pdevae.fem.operators import Term, flux_and_volume
+from pdevae.fem.solve import Solver
+from pdevae.fem.transfer import coarser
+from pdevae.fem.weak_form import WeakForm, stiffness
+from pdevae.inference.conditioning import Conditioned, Conditioner, Evidence
+from pdevae.inference.fit import fit
+from pdevae.inference.forward import Forward
+from pdevae.inference.gaussian import antithetic
+from pdevae.inference.interpolant import Interpolant
+from pdevae.inference.network import Separable, trunk_at
+from pdevae.inference.posterior import Posterior
+from pdevae.inference.problem import InverseProblem
+from pdevae.penalties import Penalty, named
+from pdevae.streams import Stream
+
+_SOLVED_ON = 4000  # nodes: on larger meshes b(z) is solved for on a coarser mesh of the region
+_MOST_PLACES = 4000  # z at which b is solved for
+_AT_A_TIME = 32
+_TOO_FAR = 20.0  # standard deviations of χ²: what no set of readings should be from its prediction
+_INDEPENDENT = 1e-10  # of the largest eigenvalue: functions of place that the others give are left out
+
+
+class Basis(NamedTuple):
+    """φ(x) = t(x) V: combinations of a trunk's functions that are orthonormal in ∫∇φ·∇φ'."""
+
+    centre: np.ndarray
+    half: float
+    layers: tuple[np.ndarray, ...]  # weights and biases in turn
+    V: np.ndarray  # [trunk, K]
+
+    @property
+    def size(self) -> int:
+        return self.V.shape[1]
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """[n, K], in double precision."""
+        return tf.matmul(trunk_at(x, self.centre, self.half, list(self.layers), tf.float64), tf.constant(self.V))
+
+    def sums(self, coefficients: tf.Tensor):
+        """The fields Σ_k c_k φ_k for each row of c [M, K], as μ(x, z)."""
+        return lambda x, z: tf.cast(tf.matmul(coefficients, self(x), transpose_b=True), x.dtype)
+
+
+class Errors(NamedTuple):
+    """Of a decoder at fresh draws of the prior: relative error of the field in the mean square, by exact solves."""
+
+    median: float
+    worst: float
+
+
+class Decoder:
+    """``basis`` and ``branch`` of u over the prior of ``forward``; :meth:`train` makes one.
+
+    >>> decoder = Decoder.train(problem.forward, penalty="exact", steps=500, width=16)
+    >>> at = np.array([[0.0, 0.0], [0.3, 0.2]])
+    >>> bool(abs(decoder.field(at, np.zeros([1, 1])) / [0.25, 0.2175] - 1).max() < 0.02)  # a = 1
+    True
+    """
+
+    def __init__(self, forward: Forward, basis: Basis, branch: Interpolant, seconds: float = np.nan):
+        _refuse_open_boundary(forward)
+        self.forward, self.basis, self.branch, self.seconds = forward, basis, branch, seconds
+
+    @classmethod
+    def train(
+        cls,
+        forward: Forward,
+        penalty: str | Callable[[Mesh, Term], Penalty] = "multilevel",
+        steps: int = 4000,
+        samples: int = 8,
+        width: int = 64,
+        spread: float = 1.3,
+        places: int | None = None,
+        learning_rate: float = 5e-3,
+        seed: int = 0,
+    ) -> Decoder:
+        """``penalty`` trains the functions of place, on ``samples`` z a step, ``spread`` times as wide as the prior.
+
+        ``places``: at how many z the branch is solved for, by default 400 for each latent, at most 4,000.
+        """
+        begun = time.perf_counter()
+        _refuse_open_boundary(forward)
+        network = _trained_over_prior(forward, penalty, steps, samples, width, spread, learning_rate, seed)
+        d = forward.latents.size
+        z = spread * _normal_points(min(400 * d, _MOST_PLACES) if places is None else places, d, seed)
+        basis, b = _solved_branch(forward, network, z)
+        return cls(forward, basis, Interpolant.through(z, b), time.perf_counter() - begun)
+
+    def __call__(self, x: tf.Tensor, seen) -> tf.Tensor:
+        """μ(x, z) for penalties: u without its boundary values; [M, n]."""
+        return self.basis.sums(self.branch(seen.whitened))(x, seen)
+
+    def field(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """u [M, k] at places x [k, 2] for each z [M, d]."""
+        base, at_places = self.reader(x)
+        return base + self.branch(tf.constant(np.asarray(z, float))).numpy() @ at_places.T
+
+    def reader(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """u at places x [k, 2] is the first [k] + the second [k, K] @ b(z)."""
+        weak, K = self.forward.weak, self.basis.size
+        unit = self.basis.sums(tf.constant(np.eye(K + 1, K, -1)))
+        u = weak.read(unit, None, *weak.corners_at(np.atleast_2d(np.asarray(x, float)))).numpy()
+        return u[0], (u[1:] - u[0]).T
+
+    def condition(self, sensors, readings, noise, seed: int = 0) -> Posterior:
+        """The Gaussian that comes nearest to p(z | readings) on this decoder: milliseconds, no solve.
+
+        Readings that the prior cannot give are refused.
+        """
+        begun = time.perf_counter()
+        problem = InverseProblem.on(self.forward, sensors, readings, noise)
+        found = self.condition_many(problem.sensors, problem.readings[None], problem.noise)
+        if found.surprise[0] > _TOO_FAR:
+            raise UserError(
+                f"the readings lie {found.surprise[0]:.0f} standard deviations from what the prior can give: are their "
+                "units, the noise and the equation right? If so, widen the prior and train again"
+            )
+        return Posterior.normal(
+            problem,
+            found.mean[0],
+            found.covariance[0],
+            time.perf_counter() - begun,
+            seed,
+            setup_seconds=self.seconds,
+            diagnostics={"surprise": float(found.surprise[0])},
+            surrogate=self.field,
+        )
+
+    def condition_many(self, sensors, readings, noise) -> Conditioned:
+        """The same for many sets of readings [B, S] at sensors [S, 2] that they share, or [B, S, 2]."""
+        sensors, readings = np.asarray(sensors, float), np.asarray(readings, float)
+        if readings.ndim != 2 or sensors.shape[-2:] != (readings.shape[1], 2):
+            raise UserError(f"readings {readings.shape} must be [sets, sensors], for sensors {sensors.shape}")
+        base, phi = self.reader(sensors.reshape(-1, 2))
+        base, phi = base.reshape(sensors.shape[:-1]), phi.reshape(*sensors.shape[:-1], -1)
+        return self.conditioner(Evidence.of(base, phi, readings, np.broadcast_to(noise, readings.shape)))
+
+    @cached_property
+    def conditioner(self) -> Conditioner:
+        return Conditioner(self.branch)
+
+    def save(self, path: str | Path) -> None:
+        """Everything that :meth:`load` needs but the equation, as plain arrays."""
+        layers = {f"layer_{k}": layer for k, layer in enumerate(self.basis.layers)}
+        parts = {**self.basis._asdict(), **self.branch._asdict(), "seconds": self.seconds, **layers}
+        del parts["layers"]
+        trained_for = {f"for_{name}": value for name, value in _signature(self.forward)._asdict().items()}
+        np.savez(path, **parts, **trained_for)
+
+    @classmethod
+    def load(cls, path: str | Path, forward: Forward) -> Decoder:
+        """What :meth:`save` wrote, for the equation, prior and region it was trained for, on any mesh of it."""
+        try:
+            with np.load(path) as kept:
+                parts = dict(kept)
+            trained_for = Signature(**{name: parts[f"for_{name}"] for name in Signature._fields})
+            layers = tuple(parts[f"layer_{k}"] for k in range(sum(name.startswith("layer_") for name in parts)))
+            basis = Basis(parts["centre"], float(parts["half"]), layers, parts["V"])
+            branch = Interpolant(**{name: parts[name] for name in Interpolant._fields})
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(f"{path} holds no decoder ({error}): train one and save it there") from None
+        different = _differences(trained_for, forward)
+        if different:
+            raise UserError(f"the decoder in {path} was trained for another {different}: train one for this problem")
+        return cls(forward, basis, branch, float(parts["seconds"]))
+
+    def errors(self, n: int = 20, seed: int = 0) -> Errors:
+        """At n fresh draws of the prior, by exact solves."""
+        z = np.random.default_rng([seed, int(Stream.DECODER), n]).normal(size=(n, self.forward.latents.size))
+        base, at_nodes = self.reader(self.forward.mesh.points)
+        u = np.concatenate([self.forward.solve(tf.constant(part)).numpy() for part in np.array_split(z, -(-n // 20))])
+        off = base + self.branch(tf.constant(z)).numpy() @ at_nodes.T - u
+        relative = np.linalg.norm(off, axis=1) / np.linalg.norm(u, axis=1)
+        return Errors(float(np.median(relative)), float(relative.max()))
+
+
+class Signature(NamedTuple):
+    """What a forward problem is, told by its numbers: equation, prior, boundary and region at some places."""
+
+    x: np.ndarray  # [k, 2]
+    size: np.ndarray  # d
+    area: np.ndarray
+    edge: np.ndarray  # [k] the boundary's values continued
+    equation: np.ndarray  # fluxes and volumes for given z, u and gradients
+
+
+def _signature(forward: Forward, x: np.ndarray | None = None) -> Signature:
+    mesh, d = forward.mesh, forward.latents.size
+    if x is None:
+        x = mesh.points[mesh.triangles].mean(axis=1)[:: max(mesh.n_elements // 16, 1)][:16]
+    rng = np.random.default_rng(0)
+    z, u, grad = (tf.constant(rng.normal(size=shape)) for shape in ((4, d), (4, len(x)), (4, len(x), 2)))
+    parts = flux_and_volume(forward.equation, tf.constant(x), forward.latents.seen(z), u, grad)
+    said = [np.broadcast_to(part, grad.shape[: part.shape.rank]).ravel() for part in parts if part is not None]
+    nothing = lambda x, z: tf.zeros([1, x.shape[0]], tf.float64)  # noqa: E731
+    edge = forward.weak.read(nothing, None, *forward.weak.corners_at(x)).numpy()[0]
+    area = float(tf.reduce_sum(forward.weak.elements.area))
+    return Signature(x, np.array(d), np.array(area), edge, np.concatenate(said))
+
+
+def _differences(kept: Signature, forward: Forward) -> str:
+    """What of a kept signature does not hold of ``forward``: a word for it, or nothing."""
+    if int(kept.size) != forward.latents.size:
+        return "prior"
+    try:
+        here = _signature(forward, kept.x)
+    except UserError:  # a place lies outside
+        return "region"
+    if abs(here.area / kept.area - 1) > 0.03:
+        return "region"
+    if not np.allclose(here.edge, kept.edge, rtol=0.02, atol=0.02 * max(np.ptp(kept.edge), 1e-12)):
+        return "boundary"
+    if here.equation.shape != kept.equation.shape or not np.allclose(here.equation, kept.equation, rtol=1e-6):
+        return "equation or prior"
+    return ""
+
+
+def _refuse_open_boundary(forward: Forward) -> None:
+    if forward.weak.known is None or forward.weak.edge:
+        raise UserError("a decoder over the prior takes boundary values that are known: give them, or use CVI")
+
+
+def _normal_points(count: int, d: int, seed: int) -> np.ndarray:
+    """A low-discrepancy sample of N(0, I)."""
+    return norm.ppf(qmc.Sobol(d, seed=seed).random(2 ** int(np.ceil(np.log2(count)))))[:count]
+
+
+def _trained_over_prior(forward, penalty, steps, samples, width, spread, learning_rate, seed) -> Separable:
+    """A network with E‖L[z]μ − f‖² small, by Adam."""
+    mesh, d = forward.mesh, forward.latents.size
+    if not callable(penalty):
+        made = named(penalty, mesh, forward.equation, boundary=forward.boundary, dtype=tf.float32)
+    else:
+        made = penalty(mesh, forward.equation)
+    network = Separable(mesh, d, width)
+    for variable, value in zip(network.layers, network.start(seed)):
+        variable.assign(value)
+    seen = lambda z: forward.latents.seen(tf.cast(z, made.weak.dtype))  # noqa: E731
+    network.scale.assign(_size_by_equation(made, seen, d))
+    load = _penalty_of(made, seen, d, 0.0)
+
+    def loss(step):
+        z = spread * antithetic(samples, [d], tf.stack([step, seed]), tf.float32)
+        return made(lambda x, z: network(x, z.whitened), seen(z), tf.stack([step, seed])) / load
+
+    fit(loss, network.layers, steps, learning_rate, compiled=made.compiles and steps >= 500, what="decoder")
+    return network
+
+
+def _size_by_equation(penalty: Penalty, seen, d: int) -> float:
+    """Of the constant network that comes nearest to the equation, over the prior."""
+    below, none, above = (_penalty_of(penalty, seen, d, c) for c in (-1.0, 0.0, 1.0))
+    steep, curved = (above - below) / 2, above + below - 2 * none
+    return abs(steep / curved) or 1.0 if curved > 0 else 1.0
+
+
+def _penalty_of(penalty: Penalty, seen, d: int, constant: float) -> float:
+    """Mean of a few estimates, over the prior, for a network that is constant."""
+    z = antithetic(32, [d], (0, int(Stream.PATCHES)), tf.float32)
+    network = lambda x, z: tf.fill([32, x.shape[0]], tf.cast(constant, x.dtype))  # noqa: E731
+    return float(np.mean([penalty(network, seen(z), (int(Stream.PATCHES), k)) for k in range(16)]))
+
+
+def _solved_branch(forward: Forward, network: Separable, z: np.ndarray) -> tuple[Basis, np.ndarray]:
+    """A basis of the trunk's span, orthonormal in ∫∇φ·∇φ', and b [S, K] in it for each z [S, d]."""
+    mesh = forward.mesh if forward.mesh.n_nodes <= 1.2 * _SOLVED_ON else coarser(forward.mesh, nodes=_SOLVED_ON)
+    solver = Solver(WeakForm(mesh, forward.equation, forward.boundary), forward.latents.seen)
+    layers = tuple(layer.numpy().astype(float) for layer in network.layers[:-4])
+    basis = Basis(network.centre, network.half, layers, np.eye(network.width))
+    phi = _at_nodes(solver.weak, basis)
+    size, V = np.linalg.eigh(phi.T @ (stiffness(mesh) @ phi))
+    kept = size > _INDEPENDENT * size[-1]
+    basis = basis._replace(V=V[:, kept] / np.sqrt(size[kept]))
+    phi = _at_nodes(solver.weak, basis)
+    starts = tqdm(range(0, len(z), _AT_A_TIME), "branch", delay=3, leave=False)
+    return basis, np.concatenate([solver.within(z[k : k + _AT_A_TIME], phi) for k in starts])
+
+
+def _at_nodes(weak: WeakForm, basis: Basis) -> np.ndarray:
+    """w·φ at the interior nodes; [N, K]."""
+    u = weak.values(basis.sums(tf.constant(np.eye(basis.size + 1, basis.size, -1))), None).numpy()
+    return (u[1:] - u[0]).T[weak.mesh.interior]

@@ -1,0 +1,139 @@
+"""A decoder over the prior, and posteriors of any readings on it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import pdevae
+from pdevae.inference.conditioning import Conditioner, Evidence
+from pdevae.inference.interpolant import Interpolant
+
+
+def transport(mesh, sd=1.0):
+    equation = pdevae.Diffusion(1.0) + pdevae.Transport(lambda x, z: z.tau) - pdevae.Source(1.0)
+    return pdevae.Forward(mesh, equation, pdevae.Latents(tau=pdevae.Normal(2, sd=sd)), 0.0)
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    return pdevae.Decoder.train(transport(pdevae.star(nodes=300)), penalty="exact", steps=1500, places=200)
+
+
+def some_readings(forward, seed, noise=0.01):
+    rng = np.random.default_rng(seed)
+    sensors = forward.mesh.points[rng.choice(forward.mesh.interior, 20, replace=False)]
+    u = forward.solve(tf.constant(rng.normal(size=(1, 2)))).numpy()[0]
+    return sensors, forward.reader(sensors) @ u + noise * rng.normal(size=20), noise
+
+
+def test_decoder_solves_the_equation_over_the_prior(decoder):
+    median, worst = decoder.errors(40)
+    assert median < 0.005 and worst < 0.02
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_conditioned_posterior_is_that_of_exact_solves(decoder, seed):
+    readings = some_readings(decoder.forward, seed)
+    found = decoder.condition(*readings)
+    right = pdevae.exact(pdevae.InverseProblem.on(decoder.forward, *readings))
+    assert np.all(np.abs(found.mean - right.mean) < 0.25 * right.sd)
+    assert np.all(np.abs(found.sd / right.sd - 1) < 0.1)
+    assert found.check().k < 0.7
+
+
+def test_many_sets_of_readings_at_once_are_the_same_as_one_by_one(decoder):
+    sets = [some_readings(decoder.forward, seed) for seed in range(70)]
+    sensors, readings = (np.stack([one[k] for one in sets]) for k in range(2))
+    together = decoder.condition_many(sensors, readings, 0.01)
+    for k in (0, 64, 69):
+        alone = decoder.condition(*sets[k])
+        np.testing.assert_allclose(together.mean[k], alone.mean, atol=0.01 * alone.sd.min())
+        np.testing.assert_allclose(together.covariance[k], alone.covariance, rtol=0.02, atol=1e-3 * alone.sd.min() ** 2)
+
+
+def test_gaussian_of_a_linear_decoder_is_the_closed_form():
+    """b nearly linear in z, so that the posterior is Gaussian: mean and covariance by linear algebra."""
+    rng = np.random.default_rng(0)
+    z, A = 1.5 * rng.normal(size=(400, 3)), rng.normal(size=(3, 5))
+    branch = Interpolant.through(z, z @ A)
+    phi, y = rng.normal(size=(8, 5)), rng.normal(size=(4, 8))
+    found = Conditioner(branch)(Evidence.of(np.zeros(8), phi, y, np.full((4, 8), 0.7)))
+    G = phi @ A.T / 0.7
+    S = np.linalg.inv(G.T @ G + np.eye(3))
+    np.testing.assert_allclose(found.covariance, np.broadcast_to(S, (4, 3, 3)), atol=2e-3 * S.max())
+    np.testing.assert_allclose(found.mean, (y / 0.7) @ G @ S, atol=0.02 * np.sqrt(S.max()))
+
+
+def test_derivatives_of_the_misfit_against_differences(decoder):
+    conditioner, rng = decoder.conditioner, np.random.default_rng(0)
+    base, phi = decoder.reader(some_readings(decoder.forward, 0)[0])
+    e = Evidence.of(base, phi, rng.normal(size=(1, 20)), np.full((1, 20), 0.1))
+    H, h, z, step = tf.constant(e.H), tf.constant(e.h), tf.constant(rng.normal(size=(1, 2))), 1e-4
+    g, GN, curved = conditioner._derivatives(H, h, z, None)
+    at = lambda z: conditioner._misfit(H, h, decoder.branch(z)).numpy()[0]  # noqa: E731
+    slope = lambda z: conditioner._derivatives(H, h, z, None)[0].numpy()[0]  # noqa: E731
+    for k, move in enumerate(step * np.eye(2)):
+        difference = (at(z + move) - at(z - move)) / (2 * step)
+        assert abs(difference / g.numpy()[0, k] - 1) < 1e-4
+        curvature = (slope(z + move) - slope(z - move)) / (2 * step)
+        np.testing.assert_allclose(
+            curvature, (GN + curved).numpy()[0, k], rtol=1e-3, atol=1e-3 * np.abs(curvature).max()
+        )
+
+
+def test_saved_decoder_comes_back_and_is_refused_for_another_problem(decoder, tmp_path):
+    path = tmp_path / "decoder.npz"
+    decoder.save(path)
+    again = pdevae.Decoder.load(path, decoder.forward)
+    places, z = [[0.1, 0.2], [-0.3, 0.1]], np.random.default_rng(0).normal(size=(3, 2))
+    np.testing.assert_allclose(again.field(places, z), decoder.field(places, z), rtol=1e-12)
+    finer = pdevae.Decoder.load(path, transport(pdevae.star(nodes=1000)))
+    np.testing.assert_allclose(finer.field(places, z), decoder.field(places, z), rtol=0.05)
+    mesh = decoder.forward.mesh
+    others = {
+        "region": transport(pdevae.disc(nodes=300)),
+        "prior": transport(mesh, sd=2.0),
+        "equation": pdevae.Forward(
+            mesh,
+            pdevae.Diffusion(2.0) + pdevae.Transport(lambda x, z: z.tau) - pdevae.Source(1.0),
+            pdevae.Latents(tau=pdevae.Normal(2)),
+            0.0,
+        ),
+        "boundary": pdevae.Forward(mesh, decoder.forward.equation, pdevae.Latents(tau=pdevae.Normal(2)), 1.0),
+    }
+    for what, other in others.items():
+        with pytest.raises(pdevae.UserError, match=what):
+            pdevae.Decoder.load(path, other)
+    path.write_bytes(b"nothing")
+    with pytest.raises(pdevae.UserError, match="holds no decoder"):
+        pdevae.Decoder.load(path, decoder.forward)
+
+
+def test_nonlinear_equation():
+    class Cubic(pdevae.Term):
+        def volume(self, x, z, u, grad):
+            return z.k * u**3
+
+    equation = pdevae.Diffusion(1.0) + Cubic() - pdevae.Source(20.0)
+    latents = pdevae.Latents(k=pdevae.Normal(sd=0.5, transform=tf.exp))
+    decoder = pdevae.Decoder.train(
+        pdevae.Forward(pdevae.disc(nodes=200), equation, latents, 0.0), "exact", steps=1500, width=24, places=60
+    )
+    assert decoder.errors(20).worst < 0.02
+
+
+def test_refusals(decoder):
+    sensors, readings, noise = some_readings(decoder.forward, 3)
+    with pytest.raises(pdevae.UserError, match="outside"):
+        decoder.condition(sensors + 5, readings, noise)
+    with pytest.raises(pdevae.UserError, match="one reading for each sensor"):
+        decoder.condition(sensors, readings[:-1], noise)
+    with pytest.raises(pdevae.UserError, match="no sensors"):
+        decoder.condition(np.empty((0, 2)), np.empty(0), noise)
+    with pytest.raises(pdevae.UserError, match="standard deviations from what the prior can give"):
+        decoder.condition(sensors, readings + 1.0, noise)
+    with pytest.raises(pdevae.UserError, match=r"must be \[sets, sensors\]"):
+        decoder.condition_many(sensors, readings, noise)
+    forward = pdevae.Forward(decoder.forward.mesh, decoder.forward.equation, pdevae.Latents(tau=pdevae.Normal(2)), None)
+    with pytest.raises(pdevae.UserError, match="boundary values that are known"):
+        pdevae.Decoder.train(forward)
