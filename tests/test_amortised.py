@@ -70,7 +70,7 @@ def test_derivatives_of_the_misfit_against_differences(decoder):
     e = Evidence.of(base, phi, rng.normal(size=(1, 20)), np.full((1, 20), 0.1))
     H, h, z, step = tf.constant(e.H), tf.constant(e.h), tf.constant(rng.normal(size=(1, 2))), 1e-4
     g, GN, curved = conditioner._derivatives(H, h, z, None)
-    at = lambda z: conditioner._misfit(H, h, decoder.branch(z)).numpy()[0]  # noqa: E731
+    at = lambda z: conditioner.misfit(H, h, decoder.branch(z)).numpy()[0]  # noqa: E731
     slope = lambda z: conditioner._derivatives(H, h, z, None)[0].numpy()[0]  # noqa: E731
     for k, move in enumerate(step * np.eye(2)):
         difference = (at(z + move) - at(z - move)) / (2 * step)

@@ -58,6 +58,7 @@ _HOME = {
     "CVI": "inference.cvi",
     "SolvedCVI": "inference.solved",
     "Decoder": "inference.decoder",
+    "Encoder": "inference.encoder",
     "exact": "inference.quadrature",
     "Posterior": "inference.posterior",
     "Gaussian": "inference.gaussian",

@@ -16,6 +16,7 @@ class Stream(IntEnum):
     CHAINS = 16
     PATCHES = 17
     HIDDEN_UNITS = 18
+    ENCODER = 19
 
 
 def random(stream: IntEnum, *seed: int) -> np.random.Generator:

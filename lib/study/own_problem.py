@@ -111,7 +111,7 @@ class _Cubic(pdevae.Term):
 
 def promises(linear_sizes: list[int]) -> Iterator[tuple]:
     """The adjoint gradient against finite differences, and methods on linear-Gaussian problems."""
-    mesh = pdevae.star(nodes=400)
+    mesh = pdevae.star(nodes=max(200, 2 * max(linear_sizes)))
     sensors = 0.9 * mesh.points[np.random.default_rng(3).choice(mesh.interior, 30, replace=False)]
     unknown = {
         "a vector": (pdevae.Transport(lambda x, z: z.tau), pdevae.Latents(tau=pdevae.Normal(2)), 1.0),

@@ -8,6 +8,7 @@ bound would fall.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,7 +38,19 @@ class Evidence(NamedTuple):
         h = np.einsum("...sk,...s->...k", phi, y)
         B = np.broadcast_shapes(H.shape[:-2], h.shape[:-1])
         H, h = np.broadcast_to(H, [*B, *H.shape[-2:]]), np.broadcast_to(h, [*B, h.shape[-1]])
-        return cls(H, h, np.sum(y**2, axis=-1), np.full(B, y.shape[-1]))
+        return cls(H, h, np.sum(y**2, axis=-1), np.broadcast_to(np.sum(np.isfinite(noise), axis=-1), B))
+
+    def surprise(self, least: np.ndarray) -> np.ndarray:
+        """How far readings are from what the prior gives, from the least of misfit + |z|²: about χ², in its sd."""
+        return (least + self.square - self.number) / np.sqrt(2 * self.number)
+
+    def in_parts(self, at_a_time: int, apply: Callable[[Evidence], Conditioned]) -> Conditioned:
+        """``apply`` to some sets at a time; the last part is filled up, so that one compiled function serves all."""
+        B = len(self.h)
+        size = min(B, at_a_time)
+        number = np.minimum(np.arange(-(-B // size) * size), B - 1).reshape(-1, size)
+        parts = [apply(Evidence(*(part[some] for part in self))) for some in number]
+        return Conditioned(*(np.concatenate(part)[:B] for part in zip(*parts)))
 
 
 class Conditioned(NamedTuple):
@@ -45,7 +58,7 @@ class Conditioned(NamedTuple):
 
     mean: np.ndarray  # [B, d]
     covariance: np.ndarray  # [B, d, d]
-    surprise: np.ndarray  # [B] of misfit + |mode|², which is about χ² in the number of readings, in its sd
+    surprise: np.ndarray  # [B] standard deviations
 
 
 class Conditioner:
@@ -63,19 +76,14 @@ class Conditioner:
         self.times = tf.constant((branch.places[:, :, None] * branch.weights[:, None]).reshape(S, self.d * K))
 
     def __call__(self, evidence: Evidence, at_a_time: int = 64) -> Conditioned:
-        B = len(evidence.h)
-        size = min(B, at_a_time)  # the last of several parts is filled up, so that one function serves all
-        number = np.minimum(np.arange(-(-B // size) * size), B - 1).reshape(-1, size)
-        parts = [self._some(Evidence(*(part[some] for part in evidence))) for some in number]
-        return Conditioned(*(np.concatenate(part)[:B] for part in zip(*parts)))
+        return evidence.in_parts(at_a_time, self._some)
 
     def _some(self, evidence: Evidence) -> Conditioned:
         H, h = tf.constant(evidence.H), tf.constant(evidence.h)
         mode, P = self.to_mode(H, h)
-        least = 2 * self._misfit(H, h, self.branch(mode)) + evidence.square + tf.reduce_sum(mode**2, axis=1)
+        least = 2 * self.misfit(H, h, self.branch(mode)) + tf.reduce_sum(mode**2, axis=1)
         m, P = self.to_gaussian(H, h, mode, P)
-        surprise = (least - evidence.number) / np.sqrt(2 * evidence.number)
-        return Conditioned(m.numpy(), np.linalg.inv(P.numpy()), surprise.numpy())
+        return Conditioned(m.numpy(), np.linalg.inv(P.numpy()), evidence.surprise(least.numpy()))
 
     @cached_property
     def to_mode(self):
@@ -84,7 +92,7 @@ class Conditioner:
         def steps(H, h):
             B = h.shape[0]
             eye = tf.eye(self.d, dtype=tf.float64)
-            value = lambda z: self._misfit(H, h, self.branch(z)) + 0.5 * tf.reduce_sum(z**2, axis=1)  # noqa: E731
+            value = lambda z: self.misfit(H, h, self.branch(z)) + 0.5 * tf.reduce_sum(z**2, axis=1)  # noqa: E731
 
             def step(k, z, F, damping, _):
                 g, GN, _ = self._derivatives(H, h, z, None)
@@ -128,7 +136,7 @@ class Conditioner:
                 log_det = 2 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)), axis=1)
                 spread = tf.linalg.trace(tf.linalg.cholesky_solve(C, tf.repeat(eye[None], B, axis=0)))
                 kl = 0.5 * (spread + tf.reduce_sum(m**2, axis=1) + log_det)
-                return mean(self._misfit(H_many, h_many, b)) + kl, mean(g), mean(GN), mean(curved)
+                return mean(self.misfit(H_many, h_many, b)) + kl, mean(g), mean(GN), mean(curved)
 
             def step(k, m, P, F, g, GN, curved, rate, _):
                 full = eye + GN + curved
@@ -153,7 +161,7 @@ class Conditioner:
 
         return graph(steps)
 
-    def _misfit(self, H: tf.Tensor, h: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    def misfit(self, H: tf.Tensor, h: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         """½ bᵀHb − hᵀb for each row."""
         return tf.reduce_sum((0.5 * tf.linalg.matvec(H, b) - h) * b, axis=1)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ import numpy as np
 from scipy.stats import norm, qmc
 from tqdm.auto import tqdm
 
-from pdevae._tensorflow import tf
+from pdevae._tensorflow import constant_property, tf
 from pdevae.errors import UserError
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term, flux_and_volume
@@ -133,11 +132,7 @@ class Decoder:
         begun = time.perf_counter()
         problem = InverseProblem.on(self.forward, sensors, readings, noise)
         found = self.condition_many(problem.sensors, problem.readings[None], problem.noise)
-        if found.surprise[0] > _TOO_FAR:
-            raise UserError(
-                f"the readings lie {found.surprise[0]:.0f} standard deviations from what the prior can give: are their "
-                "units, the noise and the equation right? If so, widen the prior and train again"
-            )
+        refuse_surprise(found.surprise[0])
         return Posterior.normal(
             problem,
             found.mean[0],
@@ -151,14 +146,17 @@ class Decoder:
 
     def condition_many(self, sensors, readings, noise) -> Conditioned:
         """The same for many sets of readings [B, S] at sensors [S, 2] that they share, or [B, S, 2]."""
+        return self.conditioner(self.evidence(sensors, readings, noise))
+
+    def evidence(self, sensors, readings, noise) -> Evidence:
         sensors, readings = np.asarray(sensors, float), np.asarray(readings, float)
         if readings.ndim != 2 or sensors.shape[-2:] != (readings.shape[1], 2):
             raise UserError(f"readings {readings.shape} must be [sets, sensors], for sensors {sensors.shape}")
         base, phi = self.reader(sensors.reshape(-1, 2))
         base, phi = base.reshape(sensors.shape[:-1]), phi.reshape(*sensors.shape[:-1], -1)
-        return self.conditioner(Evidence.of(base, phi, readings, np.broadcast_to(noise, readings.shape)))
+        return Evidence.of(base, phi, readings, np.broadcast_to(noise, readings.shape))
 
-    @cached_property
+    @constant_property
     def conditioner(self) -> Conditioner:
         return Conditioner(self.branch)
 
@@ -195,6 +193,14 @@ class Decoder:
         off = base + self.branch(tf.constant(z)).numpy() @ at_nodes.T - u
         relative = np.linalg.norm(off, axis=1) / np.linalg.norm(u, axis=1)
         return Errors(float(np.median(relative)), float(relative.max()))
+
+
+def refuse_surprise(surprise: float) -> None:
+    if surprise > _TOO_FAR:
+        raise UserError(
+            f"the readings lie {surprise:.0f} standard deviations from what the prior can give: are their units, the "
+            "noise and the equation right? If so, widen the prior and train again"
+        )
 
 
 class Signature(NamedTuple):
