@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.spatial import cKDTree
 from skfem import MeshTri
 
@@ -110,6 +111,18 @@ class Mesh:
     def interior_tree(self) -> cKDTree:
         """Finds interior nodes near a place."""
         return cKDTree(self.points[self.interior])
+
+    @cached_property
+    def tree(self) -> cKDTree:
+        """Finds nodes near a place."""
+        return cKDTree(self.points)
+
+    @cached_property
+    def elements_at(self) -> sp.csr_matrix:
+        """[n, E] True where the node is a corner of the element."""
+        element = np.repeat(np.arange(self.n_elements), 3)
+        one = np.ones(len(element), bool)
+        return sp.csr_matrix((one, (self.triangles.ravel(), element)), shape=(self.n_nodes, self.n_elements))
 
     @cached_property
     def skfem(self) -> MeshTri:

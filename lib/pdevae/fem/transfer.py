@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import scipy.sparse as sp
-from scipy.spatial import cKDTree
 from shapely import STRtree, box, points
 
 from pdevae.errors import UserError
 from pdevae.fem.domains import Curve, region_of
 from pdevae.fem.mesh import Mesh
 
+_FEW = 2000  # places
 _ROUNDING = 1e-12  # of barycentric coordinates
 
 
 def interpolation(mesh: Mesh, x: np.ndarray) -> sp.csr_matrix:
     """[k, n] the values at places x [k, 2] from those at the nodes; a place outside the mesh has a row of zeros."""
-    corners = mesh.points[mesh.triangles]
-    boxes = STRtree(box(*corners.min(axis=1).T, *corners.max(axis=1).T))
-    place, element = boxes.query(points(x))
-    weights = _barycentric(corners[element], x[place])
+    place, element = _near(mesh, x) if len(x) <= _FEW else _in_boxes(mesh, x)
+    weights = _barycentric(mesh.points[mesh.triangles[element]], x[place])
     depth = weights.min(axis=1)
     best = np.lexsort([-depth, place])  # by place, the element it lies deepest in first
     best = best[np.unique(place[best], return_index=True)[1]]
@@ -30,6 +26,19 @@ def interpolation(mesh: Mesh, x: np.ndarray) -> sp.csr_matrix:
     rows = np.broadcast_to(place[best][:, None], nodes.shape)
     keep = weights > _ROUNDING
     return sp.csr_matrix((weights[keep], (rows[keep], nodes[keep])), shape=(len(x), mesh.n_nodes))
+
+
+def _in_boxes(mesh: Mesh, x: np.ndarray) -> np.ndarray:
+    """Pairs of a place and an element whose bounding box holds it; [2, pairs]."""
+    corners = mesh.points[mesh.triangles]
+    return STRtree(box(*corners.min(axis=1).T, *corners.max(axis=1).T)).query(points(x))
+
+
+def _near(mesh: Mesh, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of a place and an element at one of its nearest nodes: for a few places, in a large mesh too."""
+    nodes = mesh.tree.query(x, k=np.arange(1, min(12, mesh.n_nodes) + 1))[1]
+    elements = mesh.elements_at[nodes.ravel()]
+    return np.repeat(np.repeat(np.arange(len(x)), nodes.shape[1]), np.diff(elements.indptr)), elements.indices
 
 
 def read_at(mesh: Mesh, x: np.ndarray) -> sp.csr_matrix:
@@ -75,13 +84,6 @@ def _nearest_on_boundary(mesh: Mesh, x: np.ndarray) -> tuple[np.ndarray, np.ndar
     nearest = distance.argmin(axis=1)
     share = t[np.arange(len(x)), nearest]
     return mesh.boundary_edges[nearest], np.stack([1 - share, share], axis=1), distance.min(axis=1)
-
-
-def around(mesh: Mesh, x: np.ndarray) -> Mesh:
-    """The elements near some places: the search structure of a large mesh is dear."""
-    near = np.zeros(mesh.n_nodes, bool)
-    near[cKDTree(mesh.points).query(_places(x), k=min(12, mesh.n_nodes))[1]] = True
-    return replace(mesh, triangles=mesh.triangles[near[mesh.triangles].any(axis=1)])
 
 
 def prolongation(coarse: Mesh, fine: Mesh) -> sp.csc_matrix:

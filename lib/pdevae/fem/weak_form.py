@@ -14,7 +14,7 @@ from pdevae.fem.elements import Elements, elements
 from pdevae.fem.fields import Field, values
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Diffusion, Term, element_residual, require_equation, tested
-from pdevae.fem.transfer import around, read_at
+from pdevae.fem.transfer import read_at
 
 
 class WeakForm:
@@ -44,7 +44,8 @@ class WeakForm:
         self.known = boundary_values(mesh, self._given)  # [n], NaN where nothing is known
 
     @constant_property
-    def _g_and_w(self) -> tuple[tf.Tensor, tf.Tensor]:
+    def g_and_w(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """A field μ is taken as g + w·μ; [n] each."""
         g, w = lift(self.mesh, self._given) or (0.0, 1.0)
         return tf.constant(g, self.dtype), tf.constant(w, self.dtype)
 
@@ -82,14 +83,14 @@ class WeakForm:
         """g + w·u at ``nodes`` (default: all); u itself where the boundary is free."""
         if self.known is None:
             return u
-        g, w = self._g_and_w if nodes is None else (tf.gather(part, nodes) for part in self._g_and_w)
+        g, w = self.g_and_w if nodes is None else (tf.gather(part, nodes) for part in self.g_and_w)
         if self.edge:
             g = self._edge_at(self.x if nodes is None else tf.gather(self.x, nodes), z)
         return g + w * u
 
     def corners_at(self, x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
         """Nodes and weights [k, 3] that read the field at places x [k, 2]; an unused corner has no weight."""
-        read = read_at(around(self.mesh, x), x).tocsr()
+        read = read_at(self.mesh, x).tocsr()
         row, place = np.repeat(np.arange(len(x)), np.diff(read.indptr)), _rank(read.indptr)
         nodes, weights = np.zeros((len(x), 3), np.int32), np.zeros((len(x), 3))
         nodes[row, place], weights[row, place] = read.indices, read.data

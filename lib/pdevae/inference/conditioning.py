@@ -19,7 +19,7 @@ from pdevae.inference.gaussian import cubature
 from pdevae.inference.interpolant import Interpolant
 
 _TO_MODE, _TO_GAUSSIAN = 20, 20  # steps at most
-_ENOUGH = 1e-3  # standard deviations moved
+_ENOUGH = 2e-3  # standard deviations moved
 
 
 class Evidence(NamedTuple):
@@ -81,7 +81,7 @@ class Conditioner:
     def _some(self, evidence: Evidence) -> Conditioned:
         H, h = tf.constant(evidence.H), tf.constant(evidence.h)
         mode, P = self.to_mode(H, h)
-        least = 2 * self.misfit(H, h, self.branch(mode)) + tf.reduce_sum(mode**2, axis=1)
+        least = 2 * self.energy(H, h, mode[:, None])[:, 0]
         m, P = self.to_gaussian(H, h, mode, P)
         return Conditioned(m.numpy(), np.linalg.inv(P.numpy()), evidence.surprise(least.numpy()))
 
@@ -92,25 +92,26 @@ class Conditioner:
         def steps(H, h):
             B = h.shape[0]
             eye = tf.eye(self.d, dtype=tf.float64)
-            value = lambda z: self.misfit(H, h, self.branch(z)) + 0.5 * tf.reduce_sum(z**2, axis=1)  # noqa: E731
+            value = lambda z: self.energy(H, h, z[:, None])[:, 0]  # noqa: E731
+            derivatives = lambda z: [part[:, 0] for part in self._derivatives(H, h, z[:, None])]  # noqa: E731
 
             def step(k, z, F, damping, _):
-                g, GN, _ = self._derivatives(H, h, z, None)
+                _, g, GN, _ = derivatives(z)
                 A = GN + (1 + damping)[:, None, None] * eye
                 move = -tf.linalg.solve(A, (g + z)[..., None])[..., 0]
                 F_new = value(z + move)
                 better = F_new < F
+                sds = tf.sqrt(-tf.reduce_sum((g + z) * move, axis=1))  # about
                 z = tf.where(better[:, None], z + move, z)
                 damping = tf.where(better, damping / 10, tf.maximum(10 * damping, 1.0))
-                moved = tf.reduce_max(tf.where(better, tf.norm(move, axis=1), 1.0))
-                return k + 1, z, tf.where(better, F_new, F), damping, moved
+                return k + 1, z, tf.where(better, F_new, F), damping, tf.reduce_max(sds)
 
             z = tf.zeros([B, self.d], tf.float64)
             none = tf.zeros([B], tf.float64)
             start = (tf.constant(0), z, value(z), none, tf.constant(1.0, tf.float64))
             goes_on = lambda k, z, F, damping, moved: (k < _TO_MODE) & (moved > _ENOUGH)  # noqa: E731
             z = tf.while_loop(goes_on, step, start)[1]
-            return z, self._derivatives(H, h, z, None)[1] + eye
+            return z, derivatives(z)[2] + eye
 
         return graph(steps)
 
@@ -119,24 +120,18 @@ class Conditioner:
         """From mode and precision to the m and P that hold of each other."""
 
         def steps(H, h, m, P):
-            B, M, d = h.shape[0], len(self.points), self.d
-            eye = tf.eye(d, dtype=tf.float64)
-            many = lambda t: tf.repeat(t, M, axis=0)  # noqa: E731
-            H_many, h_many = many(H), many(h)
-            mean = lambda f: tf.einsum("m,bm...->b...", self.weights, tf.reshape(f, [B, M, *f.shape[1:]]))  # noqa: E731
+            B, eye = h.shape[0], tf.eye(self.d, dtype=tf.float64)
 
             def at(m, P):
                 """The bound, E g and E of the curvature under N(m, P⁻¹)."""
                 C = tf.linalg.cholesky(P)  # z = m + C⁻ᵀξ
                 xi = tf.repeat(tf.transpose(self.points)[None], B, axis=0)
                 z = m[:, None] + tf.linalg.matrix_transpose(tf.linalg.triangular_solve(C, xi, adjoint=True))
-                z = tf.reshape(z, [-1, d])
-                b = self.branch(z)
-                g, GN, curved = self._derivatives(H_many, h_many, z, b)
+                means = [tf.einsum("m,bm...->b...", self.weights, part) for part in self._derivatives(H, h, z)]
                 log_det = 2 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)), axis=1)
                 spread = tf.linalg.trace(tf.linalg.cholesky_solve(C, tf.repeat(eye[None], B, axis=0)))
                 kl = 0.5 * (spread + tf.reduce_sum(m**2, axis=1) + log_det)
-                return mean(self.misfit(H_many, h_many, b)) + kl, mean(g), mean(GN), mean(curved)
+                return (means[0] + kl, *means[1:])
 
             def step(k, m, P, F, g, GN, curved, rate, _):
                 full = eye + GN + curved
@@ -161,24 +156,31 @@ class Conditioner:
 
         return graph(steps)
 
-    def misfit(self, H: tf.Tensor, h: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """½ bᵀHb − hᵀb for each row."""
-        return tf.reduce_sum((0.5 * tf.linalg.matvec(H, b) - h) * b, axis=1)
+    def misfit(self, H: tf.Tensor, h: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """½ bᵀHb − hᵀb for each z [B, M, d]; [B, M]."""
+        return self._misfit(H, h, tf.reshape(self.branch(tf.reshape(z, [-1, self.d])), [*z.shape[:2], -1]))
 
-    def _derivatives(self, H, h, z, b) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Of the misfit in z: slope [B, d], JᵀHJ, and the curvature that the slope of b leaves out [B, d, d]."""
-        d, v = self.d, z * self.scale
-        k = self.branch.kernel(z)
-        b_0 = tf.matmul(k, self.W)
-        b = self.branch.mean + b_0 if b is None else b
-        J = tf.reshape(tf.matmul(k, self.times), [-1, d, b.shape[1]]) - v[:, :, None] * b_0[:, None]
-        J *= self.scale[:, None]  # [B, d, K]
-        out = tf.linalg.matvec(H, b) - h
-        g = tf.linalg.matvec(J, out)
-        GN = tf.matmul(tf.matmul(J, H), J, transpose_b=True)
-        c = k * tf.matmul(out, self.W, transpose_b=True)
-        one, first, second = tf.split(tf.matmul(c, self.moments), [1, d, d * d], axis=1)
-        cross = v[:, :, None] * first[:, None]
-        curved = tf.reshape(second, [-1, d, d]) - cross - tf.linalg.matrix_transpose(cross)
-        curved += one[..., None] * (v[:, :, None] * v[:, None] - tf.eye(d, dtype=tf.float64))
-        return g, GN, curved * self.scale[:, None] * self.scale
+    def energy(self, H: tf.Tensor, h: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """−log p(y, z) for each z [B, M, d], up to a constant; [B, M]."""
+        return self.misfit(H, h, z) + 0.5 * tf.reduce_sum(z**2, axis=-1)
+
+    def _misfit(self, H: tf.Tensor, h: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum((0.5 * tf.matmul(b, H) - h[:, None]) * b, axis=-1)
+
+    def _derivatives(self, H: tf.Tensor, h: tf.Tensor, z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """At z [B, M, d]: the misfit [B, M], its slope [B, M, d], JᵀHJ and the rest of its curvature [B, M, d, d]."""
+        (B, M, d), v = z.shape, z * self.scale
+        k = self.branch.kernel(tf.reshape(z, [-1, d]))
+        shaped = lambda t, *last: tf.reshape(t, [B, M, *last])  # noqa: E731
+        b_0 = shaped(tf.matmul(k, self.W), -1)
+        b = self.branch.mean + b_0
+        J = self.scale[:, None] * (shaped(tf.matmul(k, self.times), d, b.shape[-1]) - v[..., None] * b_0[:, :, None])
+        out = tf.matmul(b, H) - h[:, None]
+        JH = shaped(tf.matmul(tf.reshape(J, [B, M * d, -1]), H), d, b.shape[-1])
+        c = k * tf.reshape(tf.matmul(out, self.W, transpose_b=True), k.shape)
+        one, first, second = tf.split(shaped(tf.matmul(c, self.moments), 1 + d + d * d), [1, d, d * d], axis=-1)
+        cross = v[..., None] * first[:, :, None]
+        curved = shaped(second, d, d) - cross - tf.linalg.matrix_transpose(cross)
+        curved += one[..., None] * (v[..., None] * v[:, :, None] - tf.eye(d, dtype=tf.float64))
+        curved *= self.scale[:, None] * self.scale
+        return self._misfit(H, h, b), tf.linalg.matvec(J, out), tf.matmul(JH, J, transpose_b=True), curved

@@ -27,7 +27,7 @@ from pdevae.streams import Stream, random
 
 _PLACES = 4000  # where simulated sensors stand
 _AT_A_TIME = 128
-_BATCH = 256
+_BATCH = 64
 
 
 class Encoder:
@@ -35,7 +35,7 @@ class Encoder:
 
     >>> import pdevae
     >>> decoder = pdevae.Decoder.train(problem.forward, penalty="exact", steps=500, width=16)
-    >>> encoder = Encoder.train(decoder, noise=(0.001, 0.01), sensors=(3, 10), problems=512, steps=500)
+    >>> encoder = Encoder.train(decoder, noise=(0.001, 0.01), sensors=(3, 10), problems=256, steps=200)
     >>> found = encoder(problem.sensors, problem.readings, problem.noise)
     >>> found.a().mean.round(1).tolist()
     [2.0]
@@ -53,15 +53,16 @@ class Encoder:
         decoder: Decoder,
         noise: tuple[float, float],
         sensors: tuple[int, int] = (10, 60),
-        objective: Literal["forward", "reverse"] = "forward",
+        objective: Literal["reverse", "forward"] = "reverse",
         problems: int = 8192,
-        steps: int = 4000,
+        steps: int = 1000,
         width: int = 64,
         seed: int = 0,
     ) -> Encoder:
         """On ``problems`` with so many ``sensors`` at random places and ``noise`` between two numbers.
 
-        ``objective``: E KL(p(z | y) ‖ q), which matches the posterior's moments, or E KL(q ‖ p(z | y)), the VAE's.
+        ``objective``: E KL(q ‖ p(z | y)), the VAE's, or E KL(p(z | y) ‖ q), that of neural posterior estimation, which
+        needs draws of z and y alone.
         """
         if not 0 < noise[0] <= noise[1] or not 1 <= sensors[0] <= sensors[1]:
             raise UserError(f"noise={noise} and sensors={sensors} must each be a smallest and a largest, above 0")
@@ -82,7 +83,8 @@ class Encoder:
         """Readings that the prior cannot give, and noise it was not trained for, are refused."""
         begun = time.perf_counter()
         problem = InverseProblem.on(self.decoder.forward, sensors, readings, noise)
-        found = self.many(problem.sensors, problem.readings[None], problem.noise)
+        self._refuse_noise(noise)
+        found = self._some(self.decoder.evidence_of(problem))
         refuse_surprise(found.surprise[0])
         moments = found.mean[0], found.covariance[0]
         seconds = time.perf_counter() - begun
@@ -90,13 +92,16 @@ class Encoder:
 
     def many(self, sensors, readings, noise) -> Conditioned:
         """For many sets of readings [B, S] at sensors [S, 2] that they share, or [B, S, 2]."""
+        self._refuse_noise(noise)
+        return self.decoder.evidence(sensors, readings, noise).in_parts(_AT_A_TIME, self._some)
+
+    def _refuse_noise(self, noise) -> None:
         low, high = np.min(noise), np.max(noise)
         if low < 0.999 * self.noise[0] or high > 1.001 * self.noise[1]:
             raise UserError(
                 f"the encoder was trained for noise from {self.noise[0]:g} to {self.noise[1]:g}, not {low:g} to "
                 f"{high:g}: use decoder.condition, or train an encoder for it"
             )
-        return self.decoder.evidence(sensors, readings, noise).in_parts(_AT_A_TIME, self._some)
 
     def refine(self, posterior: Posterior) -> Posterior:
         """The Gaussian that is nearest on the decoder, for the readings of one that the encoder gave."""
@@ -119,15 +124,10 @@ class Encoder:
 
     def _start(self, H: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The mode, C with CCᵀ its inverse precision, what the network sees, and misfit + |mode|²."""
-        to_mode, misfit, branch = self.decoder.conditioner.to_mode, self.decoder.conditioner.misfit, self.decoder.branch
-        B, A, d = h.shape[0], len(self.anchors), self.d
-        mode, P = to_mode(H, h)
+        mode, P = self.decoder.conditioner.to_mode(H, h)
         C = tf.linalg.cholesky(tf.linalg.inv(P))
         z = mode[:, None] + tf.einsum("bij,aj->bai", C, self.anchors)
-        z = tf.reshape(tf.concat([mode[:, None], z], axis=1), [-1, d])
-        many = lambda t: tf.repeat(t, A + 1, axis=0)  # noqa: E731
-        value = misfit(many(H), many(h), branch(z)) + 0.5 * tf.reduce_sum(z**2, axis=1)
-        value = tf.reshape(value, [B, A + 1])
+        value = self.decoder.conditioner.energy(H, h, tf.concat([mode[:, None], z], axis=1))
         off = value[:, 1:] - value[:, :1] - 0.5 * tf.reduce_sum(self.anchors**2, axis=1)
         return mode, C, tf.tanh(off), 2 * value[:, 0]
 
@@ -185,9 +185,7 @@ class Encoder:
             H_some, h_some, *start = self._some_of(step, H, h, mode, C, features)
             q = self._corrected(*start)
             normal = antithetic(draws, [_BATCH, self.d], tf.stack([step, 2]))
-            at = tf.reshape(q.draw(normal), [-1, self.d])
-            H_many, h_many = (tf.concat(draws * [part], axis=0) for part in (H_some, h_some))
-            misfit = self.decoder.conditioner.misfit(H_many, h_many, self.decoder.branch(at))
+            misfit = self.decoder.conditioner.misfit(H_some, h_some, tf.transpose(q.draw(normal), [1, 0, 2]))
             return tf.reduce_mean(misfit) + tf.reduce_mean(q.kl())
 
         return loss

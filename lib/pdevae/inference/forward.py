@@ -13,7 +13,7 @@ from pdevae.fem.boundary import Boundary
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term, flux_and_volume
 from pdevae.fem.solve import Solver
-from pdevae.fem.transfer import around, read_at
+from pdevae.fem.transfer import read_at
 from pdevae.fem.weak_form import WeakForm
 from pdevae.inference.latents import Latents
 
@@ -43,7 +43,7 @@ class Forward:
 
     def reader(self, x: np.ndarray) -> sp.csr_matrix:
         """[k, n] reads nodal values at places x [k, 2]; places outside are refused."""
-        return read_at(around(self.mesh, x), np.asarray(x, float)).tocsr()
+        return read_at(self.mesh, x).tocsr()
 
     def _refuse_odd_coefficients(self) -> None:
         """A latent that nothing uses, a diffusion that is not positive: said here, not after an hour of sampling."""
