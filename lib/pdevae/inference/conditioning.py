@@ -68,12 +68,8 @@ class Conditioner:
         self.branch, self.d = branch, len(branch.scale)
         points, weights = cubature(self.d, True)
         self.points, self.weights = tf.constant(points), tf.constant(weights)
-        S = len(branch.places)
-        self.scale, self.places, self.W = (tf.constant(v) for v in (branch.scale, branch.places, branch.weights))
-        outer = branch.places[:, :, None] * branch.places[:, None]
-        self.moments = tf.constant(np.concatenate([np.ones((S, 1)), branch.places, outer.reshape(S, -1)], axis=1))
-        K = branch.weights.shape[1]
-        self.times = tf.constant((branch.places[:, :, None] * branch.weights[:, None]).reshape(S, self.d * K))
+        self.scale, self.W = tf.constant(branch.scale), tf.constant(branch.weights)
+        self.one_and_places = tf.constant(np.column_stack([np.ones(len(branch.places)), branch.places]))
 
     def __call__(self, evidence: Evidence, at_a_time: int = 64) -> Conditioned:
         return evidence.in_parts(at_a_time, self._some)
@@ -93,10 +89,9 @@ class Conditioner:
             B = h.shape[0]
             eye = tf.eye(self.d, dtype=tf.float64)
             value = lambda z: self.energy(H, h, z[:, None])[:, 0]  # noqa: E731
-            derivatives = lambda z: [part[:, 0] for part in self._derivatives(H, h, z[:, None])]  # noqa: E731
 
             def step(k, z, F, damping, _):
-                _, g, GN, _ = derivatives(z)
+                g, GN = self.slope(H, h, z[:, None])[1][:, 0], self._gauss_newton(H, z)
                 A = GN + (1 + damping)[:, None, None] * eye
                 move = -tf.linalg.solve(A, (g + z)[..., None])[..., 0]
                 F_new = value(z + move)
@@ -111,7 +106,7 @@ class Conditioner:
             start = (tf.constant(0), z, value(z), none, tf.constant(1.0, tf.float64))
             goes_on = lambda k, z, F, damping, moved: (k < _TO_MODE) & (moved > _ENOUGH)  # noqa: E731
             z = tf.while_loop(goes_on, step, start)[1]
-            return z, derivatives(z)[2] + eye
+            return z, self._gauss_newton(H, z) + eye
 
         return graph(steps)
 
@@ -119,38 +114,41 @@ class Conditioner:
     def to_gaussian(self):
         """From mode and precision to the m and P that hold of each other."""
 
-        def steps(H, h, m, P):
+        def steps(H, h, m, at_mode):
             B, eye = h.shape[0], tf.eye(self.d, dtype=tf.float64)
 
             def at(m, P):
-                """The bound, E g and E of the curvature under N(m, P⁻¹)."""
+                """The bound, E g and E of the curvature under N(m, P⁻¹), which is E[g (z − m)ᵀ]P."""
                 C = tf.linalg.cholesky(P)  # z = m + C⁻ᵀξ
                 xi = tf.repeat(tf.transpose(self.points)[None], B, axis=0)
                 z = m[:, None] + tf.linalg.matrix_transpose(tf.linalg.triangular_solve(C, xi, adjoint=True))
-                means = [tf.einsum("m,bm...->b...", self.weights, part) for part in self._derivatives(H, h, z)]
+                value, g = self.slope(H, h, z)
+                curved = tf.einsum("m,bmi,mj,bkj->bik", self.weights, g, self.points, C)
+                curved = (curved + tf.linalg.matrix_transpose(curved)) / 2
                 log_det = 2 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)), axis=1)
                 spread = tf.linalg.trace(tf.linalg.cholesky_solve(C, tf.repeat(eye[None], B, axis=0)))
                 kl = 0.5 * (spread + tf.reduce_sum(m**2, axis=1) + log_det)
-                return (means[0] + kl, *means[1:])
+                return value @ self.weights[:, None] + kl[:, None], tf.einsum("m,bmi->bi", self.weights, g), curved
 
-            def step(k, m, P, F, g, GN, curved, rate, _):
-                full = eye + GN + curved
-                full = tf.where((tf.linalg.eigvalsh(full)[:, 0] > 0.1)[:, None, None], full, eye + GN)
-                P_new = (1 - rate)[:, None, None] * P + rate[:, None, None] * full
-                move = -rate[:, None] * tf.linalg.solve(P_new, (g + m)[..., None])[..., 0]
-                F_new, *rest = at(m + move, P_new)
-                better = F_new < F + 1e-9 * tf.abs(F)
-                chosen = [
-                    tf.where(tf.reshape(better, [-1] + [1] * (new.shape.rank - 1)), new, old)
-                    for new, old in zip((m + move, P_new, F_new, *rest), (m, P, F, g, GN, curved))
-                ]
-                scaled = tf.linalg.matvec(tf.linalg.cholesky(P_new), move, adjoint_a=True)
-                change = tf.reduce_max(tf.abs(tf.linalg.diag_part(P_new) / tf.linalg.diag_part(P) - 1), axis=1)
-                moved = tf.where(better, tf.maximum(tf.norm(scaled, axis=1), change), rate)
+            def step(k, m, P, F, g, curved, rate, _):
+                full = eye + curved
+                full = tf.where((tf.linalg.eigvalsh(full)[:, 0] > 0.1)[:, None, None], full, at_mode)
+                P_new = P + rate[:, :, None] * (full - P)
+                move = -rate * tf.linalg.solve(P_new, (g + m)[..., None])[..., 0]
+                new = (m + move, P_new, *at(m + move, P_new))
+                better = new[2] < F + 1e-9 * tf.abs(F)
+                sds = tf.sqrt(tf.einsum("bi,bij,bj->b", move, P_new, move))[:, None]
+                wider = tf.abs(tf.linalg.diag_part(P_new) / tf.linalg.diag_part(P) - 1)
+                moved = tf.where(better, tf.maximum(sds, tf.reduce_max(wider, axis=1, keepdims=True)), rate)
                 rate = tf.where(better, tf.minimum(2 * rate, 1.0), rate / 2)
+                chosen = [
+                    tf.where(better if now.shape.rank == 2 else better[..., None], then, now)
+                    for then, now in zip(new, (m, P, F, g, curved))
+                ]
                 return (k + 1, *chosen, rate, tf.reduce_max(moved))
 
-            start = (tf.constant(0), m, P, *at(m, P), tf.ones([B], tf.float64), tf.constant(1.0, tf.float64))
+            one = tf.constant(1.0, tf.float64)
+            start = (tf.constant(0), m, at_mode, *at(m, at_mode), tf.ones([B, 1], tf.float64), one)
             goes_on = lambda k, *state: (k < _TO_GAUSSIAN) & (state[-1] > _ENOUGH)  # noqa: E731
             return tf.while_loop(goes_on, step, start)[1:3]
 
@@ -167,20 +165,19 @@ class Conditioner:
     def _misfit(self, H: tf.Tensor, h: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum((0.5 * tf.matmul(b, H) - h[:, None]) * b, axis=-1)
 
-    def _derivatives(self, H: tf.Tensor, h: tf.Tensor, z: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """At z [B, M, d]: the misfit [B, M], its slope [B, M, d], JᵀHJ and the rest of its curvature [B, M, d, d]."""
-        (B, M, d), v = z.shape, z * self.scale
+    def slope(self, H: tf.Tensor, h: tf.Tensor, z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The misfit [B, M] at z [B, M, d], and its slope in z [B, M, d]."""
+        B, M, d = z.shape
         k = self.branch.kernel(tf.reshape(z, [-1, d]))
-        shaped = lambda t, *last: tf.reshape(t, [B, M, *last])  # noqa: E731
-        b_0 = shaped(tf.matmul(k, self.W), -1)
-        b = self.branch.mean + b_0
-        J = self.scale[:, None] * (shaped(tf.matmul(k, self.times), d, b.shape[-1]) - v[..., None] * b_0[:, :, None])
+        b = self.branch.mean + tf.reshape(tf.matmul(k, self.W), [B, M, -1])
         out = tf.matmul(b, H) - h[:, None]
-        JH = shaped(tf.matmul(tf.reshape(J, [B, M * d, -1]), H), d, b.shape[-1])
         c = k * tf.reshape(tf.matmul(out, self.W, transpose_b=True), k.shape)
-        one, first, second = tf.split(shaped(tf.matmul(c, self.moments), 1 + d + d * d), [1, d, d * d], axis=-1)
-        cross = v[..., None] * first[:, :, None]
-        curved = shaped(second, d, d) - cross - tf.linalg.matrix_transpose(cross)
-        curved += one[..., None] * (v[..., None] * v[:, :, None] - tf.eye(d, dtype=tf.float64))
-        curved *= self.scale[:, None] * self.scale
-        return self._misfit(H, h, b), tf.linalg.matvec(J, out), tf.matmul(JH, J, transpose_b=True), curved
+        one, places = tf.split(tf.reshape(tf.matmul(c, self.one_and_places), [B, M, 1 + d]), [1, d], axis=-1)
+        return self._misfit(H, h, b), self.scale * (places - z * self.scale * one)
+
+    def _gauss_newton(self, H: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        """JᵀHJ at z [B, d], J the slopes of b; [B, d, d]."""
+        k, places = self.branch.kernel(z), self.one_and_places[:, 1:]
+        J = tf.matmul(tf.einsum("bs,sd->bds", k, places) - (z * self.scale)[..., None] * k[:, None], self.W)
+        J *= self.scale[:, None]
+        return tf.matmul(tf.matmul(J, H), J, transpose_b=True)

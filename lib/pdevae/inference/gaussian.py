@@ -124,6 +124,7 @@ def cubature(d: int, cheap: bool) -> tuple[np.ndarray, np.ndarray]:
         points = np.stack(np.meshgrid(*d * [x], indexing="ij"), axis=-1).reshape(-1, d)
         weights = np.prod(np.stack(np.meshgrid(*d * [w / w.sum()], indexing="ij"), axis=-1).reshape(-1, d), axis=1)
         return points, weights
-    half = norm.ppf(qmc.Sobol(d, seed=0).random(2 ** int(np.ceil(np.log2(8 * d)))))
+    pairs = 2 ** int(np.ceil(np.log2(min(8 * d, max(64, 2 * d)))))
+    half = norm.ppf(qmc.Sobol(d, seed=0).random(pairs))
     half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T  # exact for quadratics
     return np.concatenate([half, -half]), np.full(2 * len(half), 0.5 / len(half))
