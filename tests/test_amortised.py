@@ -191,3 +191,29 @@ def test_refusals(decoder):
     forward = pdevae.Forward(decoder.forward.mesh, decoder.forward.equation, pdevae.Latents(tau=pdevae.Normal(2)), None)
     with pytest.raises(pdevae.UserError, match="boundary values that are known"):
         pdevae.Decoder.train(forward)
+
+
+@pytest.mark.parametrize("power", [1, 3])
+def test_galerkin_in_the_span_of_all_hats_is_the_solve(power):
+    class Decay(pdevae.Term):
+        def volume(self, x, z, u, grad):
+            return 5.0 * tf.exp(z[:, :1]) * u**power
+
+    mesh = pdevae.disc(nodes=80)
+    weak = pdevae.WeakForm(mesh, pdevae.Diffusion(1.0) + Decay() - pdevae.Source(4.0), boundary=0.3)
+    solver, z, base = pdevae.Solver(weak), np.array([[0.0], [0.7]]), np.full(mesh.n_nodes, 0.3)
+    u = solver.solve(tf.constant(z)).numpy()
+    hats = np.eye(mesh.n_nodes)[:, mesh.interior]
+    np.testing.assert_allclose(base + solver.within(z, base, hats) @ hats.T, u, rtol=1e-6)
+    some = np.linalg.qr((u - base).T)[0]  # the solutions themselves are in the span
+    np.testing.assert_allclose(base + solver.within(z, base, some) @ some.T, u, rtol=1e-6)
+
+
+def test_decoder_meets_boundary_values_that_are_not_zero():
+    equation = pdevae.Diffusion(lambda x, z: tf.exp(0.5 * z.a)) - pdevae.Source(1.0)
+    latents = pdevae.Latents(a=pdevae.Normal())
+    forward = pdevae.Forward(pdevae.disc(nodes=300), equation, latents, lambda x: 1.0 + x[:, 0])
+    decoder = pdevae.Decoder.train(forward, "exact", steps=500, width=16, places=40)
+    assert decoder.errors(20).worst < 0.01
+    edge = forward.mesh.points[forward.mesh.is_boundary]
+    np.testing.assert_allclose(decoder.field(edge, [[0.0], [1.0]]), np.tile(1 + edge[:, 0], (2, 1)), atol=1e-9)

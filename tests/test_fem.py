@@ -162,6 +162,23 @@ def test_bad_regions_are_refused_in_one_line(make, says):
     assert "\n" not in str(refused.value)
 
 
+def test_places_are_found_in_elements_of_any_size():
+    """A large element beside a fine patch: none of the nodes nearest to the place is a corner of it."""
+    fine = pdevae.square(nodes=100)
+    large = np.array([[-9.0, 1.05], [10.0, 1.05], [0.5, 9.0]])
+    mesh = pdevae.Mesh(np.concatenate([fine.points, large]), np.concatenate([fine.triangles, [[100, 101, 102]]]))
+    x = np.array([[0.5, 1.06], [0.5, 0.5], [0.3, 1.1], [0.5, 8.0]])
+    np.testing.assert_allclose(interpolation(mesh, x) @ mesh.points, x, atol=1e-12)
+
+
+def test_few_places_are_found_as_many_are():
+    mesh = pdevae.star(nodes=3000)
+    x = np.random.default_rng(0).uniform(-1.4, 1.4, size=(2500, 2))  # outside too
+    many = interpolation(mesh, x).toarray()
+    few = np.concatenate([interpolation(mesh, part).toarray() for part in np.split(x, 5)])
+    np.testing.assert_allclose(few, many, atol=1e-12)
+
+
 def test_interpolation_is_exact_for_linear_functions():
     mesh = pdevae.star(nodes=400)
     x = 0.4 * np.random.default_rng(0).uniform(-1, 1, (50, 2))

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
+from shapely import STRtree, box
 from skfem import MeshTri
 
 from pdevae.errors import UserError
@@ -116,6 +117,12 @@ class Mesh:
     def tree(self) -> cKDTree:
         """Finds nodes near a place."""
         return cKDTree(self.points)
+
+    @cached_property
+    def boxes(self) -> STRtree:
+        """Finds elements whose bounding box holds a place."""
+        corners = self.points[self.triangles]
+        return STRtree(box(*corners.min(axis=1).T, *corners.max(axis=1).T))
 
     @cached_property
     def elements_at(self) -> sp.csr_matrix:

@@ -99,23 +99,22 @@ class Solver:
 
         return field(*flat)
 
-    def within(self, z: np.ndarray, phi: np.ndarray) -> np.ndarray:
-        """b [M, K] for each z [M, d] such that the edge's values + Σ_k b_k φ_k have no residual against any φ_k.
+    def within(self, z: np.ndarray, base: np.ndarray, phi: np.ndarray) -> np.ndarray:
+        """b [M, K] for each z [M, d] such that the field ``base`` + Σ_k b_k φ_k has no residual against any φ_k.
 
-        ``phi`` [N, K] at the interior nodes. Galerkin's method in their span: K × K systems instead of sparse ones.
+        ``base`` [n] has the boundary's values; ``phi`` [n, K] vanish there. Galerkin's method in their span: K × K
+        systems instead of sparse ones.
         """
-        z, b, first = tf.constant(z), np.zeros((len(z), phi.shape[1])), None
-        edge = self._with_edge(tf.zeros([len(z), self.mesh.n_nodes], self.weak.dtype), z).numpy()
+        z, b, first, inside = tf.constant(z), np.zeros((len(z), phi.shape[1])), None, phi[self.mesh.interior]
         for _ in range(_MOST_STEPS):
-            u = edge.copy()
-            u[:, self.mesh.interior] += b @ phi.T
-            r = self._residual(tf.constant(u), z).numpy() @ phi
+            u = base + b @ phi.T
+            r = self._residual(tf.constant(u), z).numpy() @ inside
             size = np.linalg.norm(r, axis=1)
             first = size if first is None else first
             if np.all(size <= _TOLERANCE * first):
                 return b
             for m, K in enumerate(self._tangents(tf.constant(u), z).numpy()):
-                b[m] -= np.linalg.solve(phi.T @ (self._matrix(K) @ phi), r[m])
+                b[m] -= np.linalg.solve(inside.T @ (self._matrix(K) @ inside), r[m])
         raise UserError(_NO_SOLUTION)
 
     def sensitivity(self, z: np.ndarray, read: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from shapely import STRtree, box, points
+from shapely import points
 
 from pdevae.errors import UserError
 from pdevae.fem.domains import Curve, region_of
@@ -16,22 +16,26 @@ _ROUNDING = 1e-12  # of barycentric coordinates
 
 def interpolation(mesh: Mesh, x: np.ndarray) -> sp.csr_matrix:
     """[k, n] the values at places x [k, 2] from those at the nodes; a place outside the mesh has a row of zeros."""
-    place, element = _near(mesh, x) if len(x) <= _FEW else _in_boxes(mesh, x)
+    found = _deepest(mesh, x, *(_near(mesh, x) if len(x) <= _FEW else mesh.boxes.query(points(x))))
+    missing = np.setdiff1d(np.arange(len(x)), found[0])
+    if len(missing) and len(x) <= _FEW:  # outside, or in an element much larger than its neighbours
+        place, element, weights = _deepest(mesh, x[missing], *mesh.boxes.query(points(x[missing])))
+        found = [np.concatenate(both) for both in zip(found, (missing[place], element, weights))]
+    place, element, weights = found
+    nodes = mesh.triangles[element]
+    rows = np.broadcast_to(place[:, None], nodes.shape)
+    keep = weights > _ROUNDING
+    return sp.csr_matrix((weights[keep], (rows[keep], nodes[keep])), shape=(len(x), mesh.n_nodes))
+
+
+def _deepest(mesh: Mesh, x: np.ndarray, place: np.ndarray, element: np.ndarray):
+    """Of pairs of a place and an element, for each place that lies in one: the one it lies deepest in, and weights."""
     weights = _barycentric(mesh.points[mesh.triangles[element]], x[place])
     depth = weights.min(axis=1)
     best = np.lexsort([-depth, place])  # by place, the element it lies deepest in first
     best = best[np.unique(place[best], return_index=True)[1]]
     best = best[depth[best] >= -_ROUNDING]
-    nodes, weights = mesh.triangles[element[best]], np.clip(weights[best], 0.0, 1.0)
-    rows = np.broadcast_to(place[best][:, None], nodes.shape)
-    keep = weights > _ROUNDING
-    return sp.csr_matrix((weights[keep], (rows[keep], nodes[keep])), shape=(len(x), mesh.n_nodes))
-
-
-def _in_boxes(mesh: Mesh, x: np.ndarray) -> np.ndarray:
-    """Pairs of a place and an element whose bounding box holds it; [2, pairs]."""
-    corners = mesh.points[mesh.triangles]
-    return STRtree(box(*corners.min(axis=1).T, *corners.max(axis=1).T)).query(points(x))
+    return place[best], element[best], np.clip(weights[best], 0.0, 1.0)
 
 
 def _near(mesh: Mesh, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -309,16 +309,12 @@ def _solved_branch(forward: Forward, network: Separable, z: np.ndarray) -> tuple
     solver = Solver(WeakForm(mesh, forward.equation, forward.boundary), forward.latents.seen)
     layers = tuple(layer.numpy().astype(float) for layer in network.layers[:-4])
     basis = Basis(network.centre, network.half, layers, np.eye(network.width))
-    phi = _at_nodes(solver.weak, basis)
-    size, V = np.linalg.eigh(phi.T @ (stiffness(mesh) @ phi))
+    g, w = (np.broadcast_to(part, mesh.n_nodes) for part in solver.weak.g_and_w)
+    phi = w[:, None] * basis(tf.constant(mesh.points)).numpy()
+    inside = phi[mesh.interior]
+    size, V = np.linalg.eigh(inside.T @ (stiffness(mesh) @ inside))
     kept = size > _INDEPENDENT * size[-1]
     basis = basis._replace(V=V[:, kept] / np.sqrt(size[kept]))
-    phi = _at_nodes(solver.weak, basis)
+    phi = phi @ basis.V
     starts = tqdm(range(0, len(z), _AT_A_TIME), "branch", delay=3, leave=False)
-    return basis, np.concatenate([solver.within(z[k : k + _AT_A_TIME], phi) for k in starts])
-
-
-def _at_nodes(weak: WeakForm, basis: Basis) -> np.ndarray:
-    """w·φ at the interior nodes; [N, K]."""
-    u = weak.values(basis.sums(tf.constant(np.eye(basis.size + 1, basis.size, -1))), None).numpy()
-    return (u[1:] - u[0]).T[weak.mesh.interior]
+    return basis, np.concatenate([solver.within(z[k : k + _AT_A_TIME], g, phi) for k in starts])
