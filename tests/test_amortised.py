@@ -7,6 +7,7 @@ import tensorflow as tf
 import pdevae
 from pdevae.inference.conditioning import Conditioner, Evidence
 from pdevae.inference.interpolant import Interpolant
+from study import amortised
 
 
 def transport(mesh, sd=1.0):
@@ -217,3 +218,15 @@ def test_decoder_meets_boundary_values_that_are_not_zero():
     assert decoder.errors(20).worst < 0.01
     edge = forward.mesh.points[forward.mesh.is_boundary]
     np.testing.assert_allclose(decoder.field(edge, [[0.0], [1.0]]), np.tile(1 + edge[:, 0], (2, 1)), atol=1e-9)
+
+
+def test_study_judges_and_times_fresh_problems():
+    small = dict(domain="disc", nodes=150, penalty="exact", steps=600, simulated=256, encoder_steps=100)
+    trained = amortised.training(amortised.Setting(**small), 1)
+    assert trained["median"] < 0.02 < trained["seconds"]
+    for method in ("condition", "reverse"):
+        rows = amortised.judged(amortised.Setting(**small, method=method, problems=3), 0)
+        assert all(len(values) == 3 for values in rows.values())
+        assert np.median([rows["off_1"], rows["off_2"]]) < 0.3 and rows["rank_1"].max() <= 99
+    seconds = amortised.cost(amortised.Setting(**small), 0)
+    assert 0 < seconds["encoder_batched"] < seconds["encoder"] < seconds["training"]

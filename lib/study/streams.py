@@ -23,3 +23,4 @@ class Stream(IntEnum):
     TWIN_DRAWS = 75
     GP_START = 81
     EXPLORER = 90
+    AMORTISED = 95

@@ -93,7 +93,10 @@ class Encoder:
     def many(self, sensors, readings, noise) -> Conditioned:
         """For many sets of readings [B, S] at sensors [S, 2] that they share, or [B, S, 2]."""
         self._refuse_noise(noise)
-        return self.decoder.evidence(sensors, readings, noise).in_parts(_AT_A_TIME, self._some)
+        return self.of_evidence(self.decoder.evidence(sensors, readings, noise))
+
+    def of_evidence(self, evidence: Evidence) -> Conditioned:
+        return evidence.in_parts(_AT_A_TIME, self._some)
 
     def _refuse_noise(self, noise) -> None:
         low, high = np.min(noise), np.max(noise)
