@@ -371,6 +371,9 @@ def test_a_check_tells_a_good_q_from_a_bad_one_and_corrects_what_can_be_correcte
     good = Posterior.normal(p, truth.mean + 0.5 * truth.sd, 1.5 * truth.covariance, 0.0, seed=0).check()
     assert good.k < 0.7
     assert not good.advice
+    with pytest.warns(UserWarning, match="corrected mean is 1.[0-9] standard deviations from q's"):
+        wide = Posterior.normal(p, truth.mean + 1.5 * truth.sd, 6 * truth.covariance, 0.0, seed=0).check()
+    assert wide.k < 0.7 and np.all(np.abs(wide.mean - truth.mean) < 0.4 * truth.sd)
     assert (np.abs(good.mean - truth.mean) < 0.25 * truth.sd).all()
     with pytest.warns(UserWarning, match="above 0.7"):
         bad = Posterior.normal(p, truth.mean + 5 * truth.sd, 0.3 * truth.covariance, 0.0, seed=0).check()

@@ -122,6 +122,8 @@ class Posterior:
         w = np.exp(log_w)[:, None]
         mean = np.sum(w * z, axis=0)
         sd = np.sqrt(np.sum(w * (z - mean) ** 2, axis=0))
+        ess = float(1 / (n * np.sum(w**2)))
+        moved = float(np.max(np.abs(mean - self.mean) / sd))
         advice = ""
         if k > 0.7:
             advice = (
@@ -129,7 +131,12 @@ class Posterior:
                 "not to be trusted either; sample with NUTS or, if it is CVI, train longer, with a smaller ε or a "
                 "richer decoder"
             )
-        return _said(Check(float(k), float(1 / (n * np.sum(w**2))), mean, sd, advice))
+        elif moved > 0.5 + 2 / np.sqrt(n * ess):  # half an sd, and more than chance
+            advice = (
+                f"the corrected mean is {moved:.1f} standard deviations from q's: q is too wide or off its place; take "
+                "the corrected moments or, if it is CVI, train longer or with a smaller ε"
+            )
+        return _said(Check(float(k), ess, mean, sd, advice))
 
     def _check_chains(self) -> Check:
         r_hat, ess = self.diagnostics["r_hat"], self.diagnostics["ess"]
