@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -110,7 +110,7 @@ class Decoder:
         basis, b = _solved_branch(forward, network, z)
         return cls(forward, basis, Interpolant.through(z, b), time.perf_counter() - begun)
 
-    def __call__(self, x: tf.Tensor, seen) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, seen: Any) -> tf.Tensor:
         """μ(x, z) for penalties: u without its boundary values; [M, n]."""
         return self.basis.sums(self.branch(seen.whitened))(x, seen)
 
@@ -133,7 +133,9 @@ class Decoder:
     def _basis(self):
         return graph(lambda x: self.basis(x), input_signature=[tf.TensorSpec([None, 2], tf.float64)])
 
-    def condition(self, sensors, readings, noise, seed: int = 0) -> Posterior:
+    def condition(
+        self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray, seed: int = 0
+    ) -> Posterior:
         """The Gaussian that comes nearest to p(z | readings) on this decoder: milliseconds, no solve.
 
         Readings that the prior cannot give are refused.
@@ -153,7 +155,7 @@ class Decoder:
             surrogate=self.field,
         )
 
-    def condition_many(self, sensors, readings, noise) -> Conditioned:
+    def condition_many(self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray) -> Conditioned:
         """The same for many sets of readings [B, S] at sensors [S, 2] that they share, or [B, S, 2]."""
         return self.conditioner(self.evidence(sensors, readings, noise))
 
@@ -161,7 +163,7 @@ class Decoder:
         noise = np.broadcast_to(problem.noise, problem.readings.shape)
         return Evidence.of(*self._through(problem.read), problem.readings[None], noise[None])
 
-    def evidence(self, sensors, readings, noise) -> Evidence:
+    def evidence(self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray) -> Evidence:
         sensors, readings = np.asarray(sensors, float), np.asarray(readings, float)
         if readings.ndim != 2 or sensors.shape[-2:] != (readings.shape[1], 2):
             raise UserError(f"readings {readings.shape} must be [sets, sensors], for sensors {sensors.shape}")

@@ -79,7 +79,9 @@ class Encoder:
         fit(loss, made.layers, steps, 3e-3, what="encoder")
         return made
 
-    def __call__(self, sensors, readings, noise, seed: int = 0) -> Posterior:
+    def __call__(
+        self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray, seed: int = 0
+    ) -> Posterior:
         """Readings that the prior cannot give, and noise it was not trained for, are refused."""
         begun = time.perf_counter()
         problem = InverseProblem.on(self.decoder.forward, sensors, readings, noise)
@@ -90,7 +92,7 @@ class Encoder:
         seconds = time.perf_counter() - begun
         return Posterior.normal(problem, *moments, seconds, seed, surrogate=self.decoder.field)
 
-    def many(self, sensors, readings, noise) -> Conditioned:
+    def many(self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray) -> Conditioned:
         """For many sets of readings [B, S] at sensors [S, 2] that they share, or [B, S, 2]."""
         self._refuse_noise(noise)
         return self.of_evidence(self.decoder.evidence(sensors, readings, noise))

@@ -19,7 +19,18 @@ from pdevae.inference.latents import Latents
 
 
 class Forward:
-    """``equation`` on ``mesh`` for every z of the ``latents``, with what is known of u on the boundary."""
+    """``equation`` on ``mesh`` for every z of the ``latents``, with what is known of u on the boundary.
+
+    An inverse problem without readings: what a :class:`~pdevae.inference.decoder.Decoder` is trained for.
+
+    >>> import pdevae
+    >>> equation = pdevae.Diffusion(lambda x, z: z.a) - pdevae.Source(1.0)  # on the disc, u = (1 − |x|²)/4a
+    >>> latents = pdevae.Latents(a=pdevae.Normal(transform=tf.exp))
+    >>> forward = Forward(pdevae.disc(nodes=150), equation, latents, boundary=0.0)
+    >>> u = forward.solve(tf.constant([[0.0], [1.0]], tf.float64)).numpy()  # a = 1 and a = e
+    >>> (u @ forward.reader([[0.0, 0.0]]).T).round(2).tolist()
+    [[0.25], [0.09]]
+    """
 
     def __init__(self, mesh: Mesh, equation: Term, latents: Latents, boundary: Boundary):
         self.mesh, self.equation, self.boundary, self.latents = mesh, equation, boundary, latents.on(mesh)
