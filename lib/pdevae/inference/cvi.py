@@ -28,12 +28,11 @@ from pdevae.fem.operators import Term
 from pdevae.inference.fit import Descent, falling_adam
 from pdevae.inference.forward import Forward
 from pdevae.inference.gaussian import Family, Gaussian, antithetic
-from pdevae.inference.network import Separable
+from pdevae.inference.network import Separable, penalty_of, size_by_equation
 from pdevae.inference.posterior import Posterior
 from pdevae.inference.problem import InverseProblem
 from pdevae.inference.schedules import Geometric, Schedule
 from pdevae.penalties import Penalty, named
-from pdevae.streams import Stream
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Training:
             descent.compile()
         if method.serves == "prior":
             if isinstance(self.decoder, Separable):
-                self.decoder.scale.assign(self._size_by_equation())
+                self.decoder.scale.assign(size_by_equation(self.penalty, self._seen, self.size))
             self.descents[0].run(method.steps)
         self.setup_seconds = time.perf_counter() - begun
 
@@ -191,20 +190,8 @@ class Training:
 
     def _schedule(self, first: float, last: float) -> Geometric:
         """Shares of the norm of what there is to explain: of the residual of the boundary's values continued."""
-        load = np.sqrt(max(self._penalty_of(0.0), 1e-30))
+        load = np.sqrt(max(penalty_of(self.penalty, self._seen, self.size, 0.0), 1e-30))
         return Geometric(first * load, last * load, steps=max(int(0.7 * self.method.steps), 1))
-
-    def _size_by_equation(self) -> float:
-        """Of the constant network that comes nearest to the equation, over the prior."""
-        below, none, above = (self._penalty_of(c) for c in (-1.0, 0.0, 1.0))
-        steep, curved = (above - below) / 2, above + below - 2 * none
-        return abs(steep / curved) or 1.0 if curved > 0 else 1.0
-
-    def _penalty_of(self, constant: float) -> float:
-        """Mean of a few estimates, over the prior, for a network that is constant."""
-        z = antithetic(32, [self.size], (0, int(Stream.PATCHES)), tf.float32)
-        network = lambda x, seen: tf.fill([32, x.shape[0]], tf.cast(constant, x.dtype))  # noqa: E731
-        return float(np.mean([self.penalty(network, self._seen(z), (int(Stream.PATCHES), k)) for k in range(16)]))
 
     def _seen(self, z: tf.Tensor):
         return self.forward.latents.seen(tf.cast(z, self.penalty.weak.dtype))

@@ -2,8 +2,7 @@
 
 u(x, z) = g(x) + w(x) Σ_k φ_k(x) b_k(z). The functions φ of place are a network's trunk, trained with a penalty on z
 drawn a little wider than the prior. For given z the equation is then K numbers b for as many tests, so that b(z) is
-solved for at some thousand z and interpolated between them: a branch of the network, trained by descent, stays twenty
-times further from the equation's solution.
+solved for at some thousand z and interpolated between them, which comes much nearer than a branch that descends.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from pdevae.inference.fit import fit
 from pdevae.inference.forward import Forward
 from pdevae.inference.gaussian import antithetic
 from pdevae.inference.interpolant import Interpolant
-from pdevae.inference.network import Separable, trunk_at
+from pdevae.inference.network import Separable, penalty_of, size_by_equation, trunk_at
 from pdevae.inference.posterior import Posterior
 from pdevae.inference.problem import InverseProblem
 from pdevae.penalties import Penalty, named
@@ -181,7 +180,8 @@ class Decoder:
         parts = {**self.basis._asdict(), **self.branch._asdict(), "seconds": self.seconds, **layers}
         del parts["layers"]
         trained_for = {f"for_{name}": value for name, value in _signature(self.forward)._asdict().items()}
-        np.savez(path, **parts, **trained_for)
+        with open(path, "wb") as file:  # under this very name
+            np.savez(file, **parts, **trained_for)
 
     @classmethod
     def load(cls, path: str | Path, forward: Forward) -> Decoder:
@@ -280,8 +280,8 @@ def _trained_over_prior(forward, penalty, steps, samples, width, spread, learnin
     for variable, value in zip(network.layers, network.start(seed)):
         variable.assign(value)
     seen = lambda z: forward.latents.seen(tf.cast(z, made.weak.dtype))  # noqa: E731
-    network.scale.assign(_size_by_equation(made, seen, d))
-    load = _penalty_of(made, seen, d, 0.0)
+    network.scale.assign(size_by_equation(made, seen, d))
+    load = penalty_of(made, seen, d, 0.0)
 
     def loss(step):
         z = spread * antithetic(samples, [d], tf.stack([step, seed]), tf.float32)
@@ -289,20 +289,6 @@ def _trained_over_prior(forward, penalty, steps, samples, width, spread, learnin
 
     fit(loss, network.layers, steps, learning_rate, compiled=made.compiles and steps >= 500, what="decoder")
     return network
-
-
-def _size_by_equation(penalty: Penalty, seen, d: int) -> float:
-    """Of the constant network that comes nearest to the equation, over the prior."""
-    below, none, above = (_penalty_of(penalty, seen, d, c) for c in (-1.0, 0.0, 1.0))
-    steep, curved = (above - below) / 2, above + below - 2 * none
-    return abs(steep / curved) or 1.0 if curved > 0 else 1.0
-
-
-def _penalty_of(penalty: Penalty, seen, d: int, constant: float) -> float:
-    """Mean of a few estimates, over the prior, for a network that is constant."""
-    z = antithetic(32, [d], (0, int(Stream.PATCHES)), tf.float32)
-    network = lambda x, z: tf.fill([32, x.shape[0]], tf.cast(constant, x.dtype))  # noqa: E731
-    return float(np.mean([penalty(network, seen(z), (int(Stream.PATCHES), k)) for k in range(16)]))
 
 
 def _solved_branch(forward: Forward, network: Separable, z: np.ndarray) -> tuple[Basis, np.ndarray]:

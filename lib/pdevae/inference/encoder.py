@@ -90,7 +90,8 @@ class Encoder:
         refuse_surprise(found.surprise[0])
         moments = found.mean[0], found.covariance[0]
         seconds = time.perf_counter() - begun
-        return Posterior.normal(problem, *moments, seconds, seed, surrogate=self.decoder.field)
+        said = {"surprise": float(found.surprise[0])}
+        return Posterior.normal(problem, *moments, seconds, seed, diagnostics=said, surrogate=self.decoder.field)
 
     def many(self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray) -> Conditioned:
         """For many sets of readings [B, S] at sensors [S, 2] that they share, or [B, S, 2]."""

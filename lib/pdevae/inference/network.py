@@ -6,6 +6,8 @@ import numpy as np
 
 from pdevae._tensorflow import tf
 from pdevae.fem.mesh import Mesh
+from pdevae.inference.gaussian import antithetic
+from pdevae.penalties import Penalty
 from pdevae.streams import Stream, random
 
 
@@ -40,3 +42,17 @@ def trunk_at(x: tf.Tensor, centre: np.ndarray, half: float, layers: list, dtype:
     for w, b in zip(layers[::2], layers[1::2]):
         t = tf.tanh(t @ tf.cast(w, dtype) + tf.cast(b, dtype))
     return t
+
+
+def size_by_equation(penalty: Penalty, seen, d: int) -> float:
+    """Of the constant network that comes nearest to the equation, over the prior."""
+    below, none, above = (penalty_of(penalty, seen, d, c) for c in (-1.0, 0.0, 1.0))
+    steep, curved = (above - below) / 2, above + below - 2 * none
+    return abs(steep / curved) or 1.0 if curved > 0 else 1.0
+
+
+def penalty_of(penalty: Penalty, seen, d: int, constant: float) -> float:
+    """Mean of a few estimates, over the prior, for a network that is constant."""
+    z = antithetic(32, [d], (0, int(Stream.PATCHES)), tf.float32)
+    network = lambda x, z: tf.fill([32, x.shape[0]], tf.cast(constant, x.dtype))  # noqa: E731
+    return float(np.mean([penalty(network, seen(z), (int(Stream.PATCHES), k)) for k in range(16)]))
