@@ -111,6 +111,20 @@ def test_the_arrow_is_dragged(explorer):
     keep(explorer, "explore_dragged")
 
 
+def test_the_posterior_follows_a_dragged_sensor(explorer):
+    """From a decoder that was trained in the background."""
+    explorer.wait_for_selector("text=a decoder is trained", timeout=_PATIENCE)
+    found = picture(explorer, 2)
+    box = found.bounding_box()
+    at = lambda x, y: (box["x"] + x * box["width"], box["y"] + y * box["height"])  # noqa: E731
+    explorer.mouse.move(*at(0.24, 0.5))
+    explorer.mouse.down()  # a sensor is placed and held
+    explorer.wait_for_timeout(1000)
+    assert changes(explorer, found, lambda: [explorer.mouse.move(*at(0.24, 0.5 - 0.01 * k)) for k in range(9)])
+    keep(explorer, "explore_sensor_dragged")
+    assert changes(explorer, found, explorer.mouse.up)  # the exact posterior
+
+
 def test_a_sensor_is_placed_and_cvi_run(explorer):
     found = picture(explorer, 2)
     assert changes(explorer, found, lambda: press(explorer, found, 0.2, 0.42))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 
 import numpy as np
 import PIL.Image
@@ -98,14 +99,57 @@ def test_sensors_are_placed_and_taken_away_and_the_posterior_follows():
     first = panel.exact.mean
     pointed(panel, "press", panel.region, 0.0, 0.05)
     assert len(panel.sensors) == 7
+    pointed(panel, "release", panel.region, 0.0, 0.05, count=2)
     truth = exact(panel.problem)
     np.testing.assert_allclose(panel.exact.mean, truth.mean)
     assert not np.allclose(panel.exact.mean, first)
-    pointed(panel, "press", panel.region, 0.0, 0.05, count=2)
+    pointed(panel, "press", panel.region, 0.0, 0.05, count=3)
+    pointed(panel, "release", panel.region, 0.0, 0.05, count=4)
     assert len(panel.sensors) == 6
-    np.testing.assert_allclose(panel.exact.mean, first)  # a sensor's noise goes with its place
-    pointed(panel, "press", panel.region, 1.3, 1.3, count=3)  # outside
+    np.testing.assert_allclose(panel.exact.mean, first)  # the others' noise stays
+    pointed(panel, "press", panel.region, 1.3, 1.3, count=5)  # outside
     assert len(panel.sensors) == 6
+
+
+def test_the_posterior_follows_a_dragged_sensor_and_the_exact_one_a_release():
+    panel = InversePanel(nodes=120, sensors=8)
+    assert panel.quick is None  # no decoder yet
+    panel.train(steps=1000)
+    assert "drag a sensor" in panel.message.value
+    x, xi = panel.sensors[2].copy(), panel.xi.copy()
+    pointed(panel, "press", panel.region, *x)
+    seen = []
+    for k in range(1, 4):
+        pointed(panel, "drag", panel.region, 0.1 * k, 0.1, count=1 + k)
+        assert panel.exact is None and panel.quick is not None
+        seen.append(panel.quick.mean)
+    assert not np.allclose(seen[0], seen[-1])
+    np.testing.assert_allclose(panel.sensors[2], [0.3, 0.1], atol=0.01)
+    np.testing.assert_array_equal(panel.xi, xi)  # noise goes with the sensor
+    pointed(panel, "release", panel.region, 0.3, 0.1, count=5)
+    assert len(panel.sensors) == 8
+    assert np.all(np.abs(panel.quick.mean - panel.exact.mean) < 0.3 * panel.exact.sd)
+    assert "decoder in" in panel.plane.get_title()
+
+    before = panel.exact.mean
+    pointed(panel, "press", panel.plane, *panel.experiment.tau, count=6)
+    pointed(panel, "drag", panel.plane, *(panel.experiment.tau + [-0.4, 0.0]), count=7)
+    pointed(panel, "release", panel.plane, 0.0, 0.0, count=8)
+    assert panel.experiment.tau[0] == pytest.approx(1.6, abs=0.05)
+    assert panel.exact.mean[0] < before[0]
+
+    wide = panel.exact.sd
+    panel.noise.value = 2 * panel.noise.value
+    assert np.all(panel.quick.sd > wide) and np.all(panel.exact.sd > wide)
+
+
+def test_a_thread_trains_the_decoder_when_the_panel_is_shown_in_a_notebook(monkeypatch):
+    trained = threading.Event()
+    monkeypatch.setattr(InversePanel, "train", lambda panel: trained.set())
+    panel = InversePanel(nodes=120, sensors=6)
+    assert not trained.is_set()
+    panel._ipython_display_()
+    assert trained.wait(10)
 
 
 def test_too_few_sensors_are_refused_in_words_and_cvi_waits():

@@ -63,6 +63,7 @@ _HOME = {
     "Posterior": "inference.posterior",
     "Gaussian": "inference.gaussian",
     "fit": "inference.fit",
+    "GaussNewton": "inference.gauss_newton",
     "UserError": "errors",
 }
 __all__ = list(_HOME)

@@ -17,6 +17,7 @@ class Stream(IntEnum):
     PATCHES = 17
     HIDDEN_UNITS = 18
     ENCODER = 19
+    SKETCH = 21
 
 
 def random(stream: IntEnum, *seed: int) -> np.random.Generator:

@@ -16,11 +16,15 @@ _ROUNDING = 1e-12  # of barycentric coordinates
 
 def interpolation(mesh: Mesh, x: np.ndarray) -> sp.csr_matrix:
     """[k, n] the values at places x [k, 2] from those at the nodes; a place outside the mesh has a row of zeros."""
-    found = _deepest(mesh, x, *(_near(mesh, x) if len(x) <= _FEW else mesh.boxes.query(points(x))))
-    missing = np.setdiff1d(np.arange(len(x)), found[0])
-    if len(missing) and len(x) <= _FEW:  # outside, or in an element much larger than its neighbours
-        place, element, weights = _deepest(mesh, x[missing], *mesh.boxes.query(points(x[missing])))
-        found = [np.concatenate(both) for both in zip(found, (missing[place], element, weights))]
+    in_a_box = lambda x: mesh.boxes.query(points(x))  # noqa: E731
+    found = tuple(np.empty(shape, kind) for shape, kind in ((0, int), (0, int), ((0, 3), float)))
+    missing = np.arange(len(x))
+    for pairs in (lambda x: _near(mesh, x, 3), lambda x: _near(mesh, x, 12), in_a_box)[0 if len(x) <= _FEW else 2 :]:
+        place, element, weights = _deepest(mesh, x[missing], *pairs(x[missing]))
+        found = tuple(np.concatenate(both) for both in zip(found, (missing[place], element, weights)))
+        missing = np.delete(missing, place)
+        if not len(missing):
+            break
     place, element, weights = found
     nodes = mesh.triangles[element]
     rows = np.broadcast_to(place[:, None], nodes.shape)
@@ -38,9 +42,9 @@ def _deepest(mesh: Mesh, x: np.ndarray, place: np.ndarray, element: np.ndarray):
     return place[best], element[best], np.clip(weights[best], 0.0, 1.0)
 
 
-def _near(mesh: Mesh, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _near(mesh: Mesh, x: np.ndarray, among: int) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of a place and an element at one of its nearest nodes: for a few places, in a large mesh too."""
-    nodes = mesh.tree.query(x, k=np.arange(1, min(12, mesh.n_nodes) + 1))[1]
+    nodes = mesh.tree.query(x, k=np.arange(1, min(among, mesh.n_nodes) + 1))[1]
     elements = mesh.elements_at[nodes.ravel()]
     return np.repeat(np.repeat(np.arange(len(x)), nodes.shape[1]), np.diff(elements.indptr)), elements.indices
 

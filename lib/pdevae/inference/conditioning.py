@@ -20,6 +20,7 @@ from pdevae.inference.interpolant import Interpolant
 
 _TO_MODE, _TO_GAUSSIAN = 20, 20  # steps at most
 _ENOUGH = 2e-3  # standard deviations moved
+_STARTS, _WIDER = 31, 1.3  # z from which the best is climbed; how much wider than the prior they are known
 
 
 class Evidence(NamedTuple):
@@ -69,6 +70,8 @@ class Conditioner:
         points, weights = cubature(self.d, True)
         self.points, self.weights = tf.constant(points), tf.constant(weights)
         self.scale, self.W = tf.constant(branch.scale), tf.constant(branch.weights)
+        starts = np.concatenate([np.zeros((1, self.d)), branch.places[:_STARTS] / branch.scale / _WIDER])
+        self.starts, self.start_b = tf.constant(starts), branch(tf.constant(starts))
         self.one_and_places = tf.constant(np.column_stack([np.ones(len(branch.places)), branch.places]))
 
     def __call__(self, evidence: Evidence, at_a_time: int = 64) -> Conditioned:
@@ -88,27 +91,22 @@ class Conditioner:
         def steps(H, h):
             B = h.shape[0]
             eye = tf.eye(self.d, dtype=tf.float64)
-            value = lambda z: self.energy(H, h, z[:, None])[:, 0]  # noqa: E731
 
-            def step(k, z, F, damping, _):
-                g, GN = self.slope(H, h, z[:, None])[1][:, 0], self._gauss_newton(H, z)
-                A = GN + (1 + damping)[:, None, None] * eye
-                move = -tf.linalg.solve(A, (g + z)[..., None])[..., 0]
-                F_new = value(z + move)
-                better = F_new < F
-                sds = tf.sqrt(-tf.reduce_sum((g + z) * move, axis=1))  # about
-                z = tf.where(better[:, None], z + move, z)
+            def step(k, z, F, g, P, damping, _):
+                move = -tf.linalg.solve(P + damping[:, :, None] * eye, g[..., None])[..., 0]
+                new = (z + move, *self._expanded(H, h, z + move))
+                better = new[1] < F
+                sds = tf.sqrt(-tf.reduce_sum(g * move, axis=1))  # about
                 damping = tf.where(better, damping / 10, tf.maximum(10 * damping, 1.0))
-                return k + 1, z, tf.where(better, F_new, F), damping, tf.reduce_max(sds)
+                return k + 1, *chosen(better, new, (z, F, g, P)), damping, tf.reduce_max(sds)
 
-            z = tf.zeros([B, self.d], tf.float64)
-            none = tf.zeros([B], tf.float64)
-            start = (tf.constant(0), z, value(z), none, tf.constant(1.0, tf.float64))
-            goes_on = lambda k, z, F, damping, moved: (k < _TO_MODE) & (moved > _ENOUGH)  # noqa: E731
-            z = tf.while_loop(goes_on, step, start)[1]
-            return z, self._gauss_newton(H, z) + eye
+            z, none = self._likeliest(H, h), tf.zeros([B, 1], tf.float64)
+            start = (tf.constant(0), z, *self._expanded(H, h, z), none, tf.constant(1.0, tf.float64))
+            goes_on = lambda k, *state: (k < _TO_MODE) & (state[-1] > _ENOUGH)  # noqa: E731
+            _, z, _, _, P, *_ = tf.while_loop(goes_on, step, start)
+            return z, P
 
-        return graph(steps)
+        return graph(steps, jit_compile=True)
 
     @cached_property
     def to_gaussian(self):
@@ -141,18 +139,21 @@ class Conditioner:
                 wider = tf.abs(tf.linalg.diag_part(P_new) / tf.linalg.diag_part(P) - 1)
                 moved = tf.where(better, tf.maximum(sds, tf.reduce_max(wider, axis=1, keepdims=True)), rate)
                 rate = tf.where(better, tf.minimum(2 * rate, 1.0), rate / 2)
-                chosen = [
-                    tf.where(better if now.shape.rank == 2 else better[..., None], then, now)
-                    for then, now in zip(new, (m, P, F, g, curved))
-                ]
-                return (k + 1, *chosen, rate, tf.reduce_max(moved))
+                return (k + 1, *chosen(better, new, (m, P, F, g, curved)), rate, tf.reduce_max(moved))
 
             one = tf.constant(1.0, tf.float64)
             start = (tf.constant(0), m, at_mode, *at(m, at_mode), tf.ones([B, 1], tf.float64), one)
             goes_on = lambda k, *state: (k < _TO_GAUSSIAN) & (state[-1] > _ENOUGH)  # noqa: E731
             return tf.while_loop(goes_on, step, start)[1:3]
 
-        return graph(steps)
+        return graph(steps, jit_compile=True)
+
+    def _likeliest(self, H: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
+        """Of some z of the prior, for each set of readings: not every hill leads to the highest."""
+        square = tf.einsum("mk,bkl,ml->bm", self.start_b, H, self.start_b)
+        value = 0.5 * square - tf.matmul(h, self.start_b, transpose_b=True)
+        value += 0.5 * tf.reduce_sum(self.starts**2, axis=1)
+        return tf.gather(self.starts, tf.argmin(value, axis=1))
 
     def misfit(self, H: tf.Tensor, h: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
         """½ bᵀHb − hᵀb for each z [B, M, d]; [B, M]."""
@@ -175,9 +176,18 @@ class Conditioner:
         one, places = tf.split(tf.reshape(tf.matmul(c, self.one_and_places), [B, M, 1 + d]), [1, d], axis=-1)
         return self._misfit(H, h, b), self.scale * (places - z * self.scale * one)
 
-    def _gauss_newton(self, H: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-        """JᵀHJ at z [B, d], J the slopes of b; [B, d, d]."""
-        k, places = self.branch.kernel(z), self.one_and_places[:, 1:]
-        J = tf.matmul(tf.einsum("bs,sd->bds", k, places) - (z * self.scale)[..., None] * k[:, None], self.W)
-        J *= self.scale[:, None]
-        return tf.matmul(tf.matmul(J, H), J, transpose_b=True)
+    def _expanded(self, H: tf.Tensor, h: tf.Tensor, z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """−log p(y, z) [B, 1] at z [B, d], its slope [B, d] and I + JᵀHJ [B, d, d], J the slopes of b."""
+        k, v = self.branch.kernel(z), z * self.scale
+        away = tf.transpose(self.one_and_places)[None, 1:] - v[..., None]  # [B, d, S]
+        J = self.scale[:, None] * tf.matmul(k[:, None] * away, self.W)
+        b = self.branch.mean + tf.matmul(k, self.W)
+        Hb = tf.linalg.matvec(H, b)
+        value = tf.reduce_sum((0.5 * Hb - h) * b, axis=1) + 0.5 * tf.reduce_sum(z**2, axis=1)
+        P = tf.eye(self.d, dtype=tf.float64) + tf.matmul(tf.matmul(J, H), J, transpose_b=True)
+        return value[:, None], tf.linalg.matvec(J, Hb - h) + z, P
+
+
+def chosen(better: tf.Tensor, new: tuple, old: tuple) -> list[tf.Tensor]:
+    """Where ``better`` [B, 1], the new ones."""
+    return [tf.where(tf.reshape(better, [-1] + [1] * (one.shape.rank - 1)), one, other) for one, other in zip(new, old)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ import scipy.sparse as sp
 from scipy.stats import norm, qmc
 from tqdm.auto import tqdm
 
-from pdevae._tensorflow import constant_property, graph, tf
+from pdevae._tensorflow import constant_property, tf
 from pdevae.errors import UserError
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term, flux_and_volume
@@ -59,6 +58,13 @@ class Basis(NamedTuple):
         """[n, K], in double precision."""
         return tf.matmul(trunk_at(x, self.centre, self.half, list(self.layers), tf.float64), tf.constant(self.V))
 
+    def at(self, x: np.ndarray) -> np.ndarray:
+        """The same without a graph, which takes longer to start than a few places take."""
+        t = (x - self.centre) / self.half
+        for w, b in zip(self.layers[::2], self.layers[1::2]):
+            t = np.tanh(t @ w + b)
+        return t @ self.V
+
     def sums(self, coefficients: tf.Tensor):
         """The fields Σ_k c_k φ_k for each row of c [M, K], as μ(x, z)."""
         return lambda x, z: tf.cast(tf.matmul(coefficients, self(x), transpose_b=True), x.dtype)
@@ -96,6 +102,7 @@ class Decoder:
         places: int | None = None,
         learning_rate: float = 5e-3,
         seed: int = 0,
+        progress: bool = True,
     ) -> Decoder:
         """``penalty`` trains the functions of place, on ``samples`` z a step, ``spread`` times as wide as the prior.
 
@@ -103,10 +110,11 @@ class Decoder:
         """
         begun = time.perf_counter()
         _refuse_open_boundary(forward)
-        network = _trained_over_prior(forward, penalty, steps, samples, width, spread, learning_rate, seed)
+        how = (steps, samples, width, spread, learning_rate, seed, progress)
+        network = _trained_over_prior(forward, penalty, *how)
         d = forward.latents.size
         z = spread * _normal_points(min(200 * d, _MOST_PLACES) if places is None else places, d, seed)
-        basis, b = _solved_branch(forward, network, z)
+        basis, b = _solved_branch(forward, network, z, progress)
         return cls(forward, basis, Interpolant.through(z, b), time.perf_counter() - begun)
 
     def __call__(self, x: tf.Tensor, seen: Any) -> tf.Tensor:
@@ -126,11 +134,7 @@ class Decoder:
         used, places = np.unique(read.indices, return_inverse=True)
         read = sp.csr_matrix((read.data, places, read.indptr), shape=(read.shape[0], len(used)))
         g, w = (np.broadcast_to(part, self.forward.mesh.n_nodes)[used] for part in self.forward.weak.g_and_w)
-        return read @ g, read @ (w[:, None] * self._basis(tf.constant(self.forward.mesh.points[used])).numpy())
-
-    @cached_property
-    def _basis(self):
-        return graph(lambda x: self.basis(x), input_signature=[tf.TensorSpec([None, 2], tf.float64)])
+        return read @ g, read @ (w[:, None] * self.basis.at(self.forward.mesh.points[used]))
 
     def condition(
         self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray, seed: int = 0
@@ -269,7 +273,7 @@ def _normal_points(count: int, d: int, seed: int) -> np.ndarray:
     return norm.ppf(qmc.Sobol(d, seed=seed).random(2 ** int(np.ceil(np.log2(count)))))[:count]
 
 
-def _trained_over_prior(forward, penalty, steps, samples, width, spread, learning_rate, seed) -> Separable:
+def _trained_over_prior(forward, penalty, steps, samples, width, spread, learning_rate, seed, progress) -> Separable:
     """A network with E‖L[z]μ − f‖² small, by Adam."""
     mesh, d = forward.mesh, forward.latents.size
     if not callable(penalty):
@@ -287,22 +291,23 @@ def _trained_over_prior(forward, penalty, steps, samples, width, spread, learnin
         z = spread * antithetic(samples, [d], tf.stack([step, seed]), tf.float32)
         return made(lambda x, z: network(x, z.whitened), seen(z), tf.stack([step, seed])) / load
 
-    fit(loss, network.layers, steps, learning_rate, compiled=made.compiles and steps >= 500, what="decoder")
+    compiled = made.compiles and steps >= 500
+    fit(loss, network.layers, steps, learning_rate, compiled=compiled, what="decoder", progress=progress)
     return network
 
 
-def _solved_branch(forward: Forward, network: Separable, z: np.ndarray) -> tuple[Basis, np.ndarray]:
+def _solved_branch(forward: Forward, network: Separable, z: np.ndarray, progress: bool) -> tuple[Basis, np.ndarray]:
     """A basis of the trunk's span, orthonormal in ∫∇φ·∇φ', and b [S, K] in it for each z [S, d]."""
     mesh = forward.mesh if forward.mesh.n_nodes <= 1.2 * _SOLVED_ON else coarser(forward.mesh, nodes=_SOLVED_ON)
     solver = Solver(WeakForm(mesh, forward.equation, forward.boundary), forward.latents.seen)
     layers = tuple(layer.numpy().astype(float) for layer in network.layers[:-4])
     basis = Basis(network.centre, network.half, layers, np.eye(network.width))
     g, w = (np.broadcast_to(part, mesh.n_nodes) for part in solver.weak.g_and_w)
-    phi = w[:, None] * basis(tf.constant(mesh.points)).numpy()
+    phi = w[:, None] * basis.at(mesh.points)
     inside = phi[mesh.interior]
     size, V = np.linalg.eigh(inside.T @ (stiffness(mesh) @ inside))
     kept = size > _INDEPENDENT * size[-1]
     basis = basis._replace(V=V[:, kept] / np.sqrt(size[kept]))
     phi = phi @ basis.V
-    starts = tqdm(range(0, len(z), _AT_A_TIME), "branch", delay=3, leave=False)
+    starts = tqdm(range(0, len(z), _AT_A_TIME), "branch", delay=3, leave=False, disable=not progress)
     return basis, np.concatenate([solver.within(z[k : k + _AT_A_TIME], g, phi) for k in starts])

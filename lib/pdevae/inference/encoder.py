@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from pdevae._tensorflow import graph, tf
 from pdevae.errors import UserError
 from pdevae.fem.mesh import Mesh
 from pdevae.inference.conditioning import Conditioned, Evidence
+from pdevae.inference.couplings import Couplings
 from pdevae.inference.decoder import Decoder, refuse_surprise
 from pdevae.inference.fit import fit
-from pdevae.inference.gaussian import Gaussian, antithetic, cubature
+from pdevae.inference.gaussian import antithetic, cubature
 from pdevae.inference.posterior import Posterior
 from pdevae.inference.problem import InverseProblem
 from pdevae.streams import Stream, random
@@ -28,6 +29,7 @@ from pdevae.streams import Stream, random
 _PLACES = 4000  # where simulated sensors stand
 _AT_A_TIME = 128
 _BATCH = 64
+_DRAWS = 1000
 
 
 class Encoder:
@@ -41,8 +43,8 @@ class Encoder:
     [2.0]
     """
 
-    def __init__(self, decoder: Decoder, noise: tuple[float, float], layers: list[Any]):
-        self.decoder, self.noise, self.layers = decoder, noise, layers
+    def __init__(self, decoder: Decoder, noise: tuple[float, float], head: Head):
+        self.decoder, self.noise, self.head = decoder, noise, head
         self.d = decoder.forward.latents.size
         points, _ = cubature(self.d, cheap=False)
         self.anchors = tf.constant(points[np.linalg.norm(points, axis=1) > 0])
@@ -54,6 +56,7 @@ class Encoder:
         noise: tuple[float, float],
         sensors: tuple[int, int] = (10, 60),
         objective: Literal["reverse", "forward"] = "reverse",
+        family: Literal["gaussian", "flow"] = "gaussian",
         problems: int = 8192,
         steps: int = 1000,
         width: int = 64,
@@ -62,21 +65,20 @@ class Encoder:
         """On ``problems`` with so many ``sensors`` at random places and ``noise`` between two numbers.
 
         ``objective``: E KL(q ‖ p(z | y)), the VAE's, or E KL(p(z | y) ‖ q), that of neural posterior estimation, which
-        needs draws of z and y alone.
+        needs draws of z and y alone. ``family``: a full Gaussian, or a normalising flow (with TensorFlow Probability).
         """
         if not 0 < noise[0] <= noise[1] or not 1 <= sensors[0] <= sensors[1]:
             raise UserError(f"noise={noise} and sensors={sensors} must each be a smallest and a largest, above 0")
         if objective not in ("forward", "reverse"):
             raise UserError(f"unknown objective {objective!r}: use forward or reverse")
+        if family not in ("gaussian", "flow"):
+            raise UserError(f"unknown family {family!r}: use gaussian or flow")
         rng = random(Stream.ENCODER, seed)
-        made = cls(decoder, noise, [])
-        sizes = [len(made.anchors), width, width, made.d + made.d * (made.d + 1) // 2]
-        scales = [1 / np.sqrt(n) for n in sizes[:2]] + [0.0]  # starts as Laplace's approximation
-        for n, m, scale in zip(sizes, sizes[1:], scales):
-            made.layers += [tf.Variable(scale * rng.normal(size=(n, m))), tf.Variable(np.zeros(m))]
+        d = decoder.forward.latents.size
+        features = np.count_nonzero(np.linalg.norm(cubature(d, cheap=False)[0], axis=1))
+        made = cls(decoder, noise, (Couplings if family == "flow" else Affine)(d, features, width, seed=seed))
         known = made._simulated(problems, sensors, rng)
-        loss = made._forward_loss(*known) if objective == "forward" else made._reverse_loss(*known)
-        fit(loss, made.layers, steps, 3e-3, what="encoder")
+        fit(getattr(made, f"_{objective}_loss")(*known), made.head.trainable_variables, steps, 3e-3, what="encoder")
         return made
 
     def __call__(
@@ -86,12 +88,18 @@ class Encoder:
         begun = time.perf_counter()
         problem = InverseProblem.on(self.decoder.forward, sensors, readings, noise)
         self._refuse_noise(noise)
-        found = self._some(self.decoder.evidence_of(problem))
-        refuse_surprise(found.surprise[0])
-        moments = found.mean[0], found.covariance[0]
-        seconds = time.perf_counter() - begun
-        said = {"surprise": float(found.surprise[0])}
-        return Posterior.normal(problem, *moments, seconds, seed, diagnostics=said, surrogate=self.decoder.field)
+        evidence = self.decoder.evidence_of(problem)
+        found = self._encoded(tf.constant(evidence.H), tf.constant(evidence.h))
+        mean, covariance, least, *start = (part.numpy() for part in found)
+        surprise = float(evidence.surprise(least)[0])
+        refuse_surprise(surprise)
+        more: dict[str, Any] = {"diagnostics": {"surprise": surprise}, "surrogate": self.decoder.field}
+        if isinstance(self.head, Affine):
+            return Posterior.normal(problem, mean[0], covariance[0], time.perf_counter() - begun, seed, **more)
+        normal = random(Stream.POSTERIOR, seed).normal(size=(_DRAWS, 1, self.d))
+        z = start[0] + self._bend(tf.constant(normal), start[2]).numpy()[:, 0] @ start[1][0].T
+        seconds, density = time.perf_counter() - begun, lambda z: self._log_q(z, *start)
+        return Posterior(problem, mean[0], covariance[0], z, seconds, gaussian=False, density=density, **more)
 
     def many(self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray) -> Conditioned:
         """For many sets of readings [B, S] at sensors [S, 2] that they share, or [B, S, 2]."""
@@ -115,18 +123,33 @@ class Encoder:
         return self.decoder.condition(problem.sensors, problem.readings, problem.noise)
 
     def _some(self, evidence: Evidence) -> Conditioned:
-        H, h = tf.constant(evidence.H), tf.constant(evidence.h)
-        mean, covariance, least = self._encoded(H, h)
+        mean, covariance, least, *_ = self._encoded(tf.constant(evidence.H), tf.constant(evidence.h))
         return Conditioned(mean.numpy(), covariance.numpy(), evidence.surprise(least.numpy()))
 
     @cached_property
     def _encoded(self):
+        points, weights = (tf.constant(part) for part in cubature(self.d, cheap=True))
+
         def encoded(H, h):
             mode, C, features, least = self._start(H, h)
-            q = self._corrected(mode, C, features)
-            return q.mean, q.covariance(), least
+            v = self.head.forth(tf.repeat(points[:, None], h.shape[0], axis=1), features)[0]
+            z = mode + tf.linalg.matvec(C, v)
+            mean = tf.einsum("m,mbi->bi", weights, z)
+            covariance = tf.einsum("m,mbi,mbj->bij", weights, z - mean, z - mean)
+            return mean, covariance, least, mode, C, features
 
-        return graph(encoded)
+        return graph(encoded, jit_compile=True)
+
+    @cached_property
+    def _bend(self):
+        return graph(lambda xi, features: self.head.forth(xi, features)[0])
+
+    def _log_q(self, z: np.ndarray, mode: np.ndarray, C: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """log q [k] of z [k, d], for one set of readings."""
+        v = np.linalg.solve(C[0], (z - mode[0]).T).T[:, None]
+        xi, log_det = (part.numpy()[:, 0] for part in self.head.back(tf.constant(v), tf.constant(features)))
+        normal = -0.5 * np.sum(xi**2, axis=1) - 0.5 * self.d * np.log(2 * np.pi)
+        return normal + log_det - np.sum(np.log(np.diag(C[0])))
 
     def _start(self, H: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The mode, C with CCᵀ its inverse precision, what the network sees, and misfit + |mode|²."""
@@ -136,18 +159,6 @@ class Encoder:
         value = self.decoder.conditioner.energy(H, h, tf.concat([mode[:, None], z], axis=1))
         off = value[:, 1:] - value[:, :1] - 0.5 * tf.reduce_sum(self.anchors**2, axis=1)
         return mode, C, tf.tanh(off), 2 * value[:, 0]
-
-    def _corrected(self, mode: tf.Tensor, C: tf.Tensor, features: tf.Tensor) -> Gaussian:
-        """q = mode + C·N(δ, DDᵀ), δ and D by the network."""
-        w_1, b_1, w_2, b_2, w_3, b_3 = self.layers
-        out = tf.tanh(tf.tanh(features @ w_1 + b_1) @ w_2 + b_2) @ w_3 + b_3
-        delta, log_scale, below = tf.split(out, [self.d, self.d, self.d * (self.d - 1) // 2], axis=1)
-        corner = np.stack(np.tril_indices(self.d, -1), axis=1)
-        D = tf.linalg.diag(tf.exp(log_scale))
-        if len(corner):
-            D += tf.transpose(tf.scatter_nd(corner, tf.transpose(below), [self.d, self.d, out.shape[0]]), [2, 0, 1])
-        full = tf.matmul(C, D)
-        return Gaussian(mode + tf.linalg.matvec(C, delta), tf.math.log(tf.linalg.diag_part(full)), full)
 
     def _simulated(self, problems: int, sensors: tuple[int, int], rng: np.random.Generator):
         """z, H, h of each problem, and what :meth:`_start` makes of them."""
@@ -174,13 +185,12 @@ class Encoder:
         return [tf.gather(part, drawn) for part in known]
 
     def _forward_loss(self, z, H, h, mode, C, features):
-        """−E log q(z | y)."""
+        """−E log q(z | y), up to a constant."""
+        away = tf.linalg.triangular_solve(C, (z - mode)[..., None])[..., 0]
 
         def loss(step):
-            truth, *start = self._some_of(step, z, mode, C, features)
-            q = self._corrected(*start)
-            away = tf.linalg.triangular_solve(q.factor(), (truth - q.mean)[..., None])[..., 0]
-            return tf.reduce_mean(0.5 * tf.reduce_sum(away**2, axis=1) + tf.reduce_sum(q.log_scale, axis=1))
+            xi, log_det = self.head.back(*self._some_of(step, away, features))
+            return tf.reduce_mean(0.5 * tf.reduce_sum(xi**2, axis=-1) - log_det)
 
         return loss
 
@@ -188,13 +198,59 @@ class Encoder:
         """E KL(q ‖ p(z | y)), up to a constant."""
 
         def loss(step):
-            H_some, h_some, *start = self._some_of(step, H, h, mode, C, features)
-            q = self._corrected(*start)
-            normal = antithetic(draws, [_BATCH, self.d], tf.stack([step, 2]))
-            misfit = self.decoder.conditioner.misfit(H_some, h_some, tf.transpose(q.draw(normal), [1, 0, 2]))
-            return tf.reduce_mean(misfit) + tf.reduce_mean(q.kl())
+            H_some, h_some, mode_some, C_some, seen = self._some_of(step, H, h, mode, C, features)
+            v, log_det = self.head.forth(antithetic(draws, [_BATCH, self.d], tf.stack([step, 2])), seen)
+            z = mode_some + tf.linalg.matvec(C_some, v)
+            return tf.reduce_mean(self.decoder.conditioner.energy(H_some, h_some, tf.transpose(z, [1, 0, 2]))) - (
+                tf.reduce_mean(log_det)
+            )
 
         return loss
+
+
+class Head(Protocol):
+    """A distribution of v = C⁻¹(z − mode), as a map of standard normal numbers, for features [B, F]."""
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]: ...
+
+    def forth(self, xi: tf.Tensor, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """v [..., B, d] and log |∂v/∂ξ| [..., B]."""
+
+    def back(self, v: tf.Tensor, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """ξ [..., B, d] and log |∂ξ/∂v| [..., B]."""
+
+
+class Affine:
+    """v = δ + Dξ, D lower triangular: a full Gaussian; at first Laplace's approximation."""
+
+    def __init__(self, d: int, features: int, width: int = 64, seed: int = 0):
+        self.d, rng = d, random(Stream.ENCODER, seed, 1)
+        sizes = [features, width, width, d + d * (d + 1) // 2]
+        scales = [1 / np.sqrt(n) for n in sizes[:2]] + [0.0]
+        self.trainable_variables = [
+            tf.Variable(part)
+            for n, m, scale in zip(sizes, sizes[1:], scales)
+            for part in (scale * rng.normal(size=(n, m)), np.zeros(m))
+        ]
+
+    def forth(self, xi: tf.Tensor, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        delta, log_scale, D = self._parts(features)
+        return delta + tf.linalg.matvec(D, xi), tf.reduce_sum(log_scale, axis=-1)
+
+    def back(self, v: tf.Tensor, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        delta, log_scale, D = self._parts(features)
+        xi = tf.linalg.triangular_solve(D, (v - delta)[..., None])[..., 0]
+        return xi, -tf.reduce_sum(log_scale, axis=-1)
+
+    def _parts(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        w_1, b_1, w_2, b_2, w_3, b_3 = self.trainable_variables
+        out = tf.tanh(tf.tanh(features @ w_1 + b_1) @ w_2 + b_2) @ w_3 + b_3
+        delta, log_scale, below = tf.split(out, [self.d, self.d, self.d * (self.d - 1) // 2], axis=1)
+        corner, D = np.stack(np.tril_indices(self.d, -1), axis=1), tf.linalg.diag(tf.exp(log_scale))
+        if len(corner):
+            D += tf.transpose(tf.scatter_nd(corner, tf.transpose(below), [self.d, self.d, out.shape[0]]), [2, 0, 1])
+        return delta, log_scale, D
 
 
 def random_places(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 
 from pdevae._tensorflow import graph, tf
 from pdevae.errors import UserError
+from pdevae.inference.gauss_newton import GaussNewton
 
 _AT_A_TIME = 250  # steps between looks
 _SAVE_EVERY = 20.0  # seconds
@@ -34,7 +35,8 @@ def fit(
 ) -> np.ndarray:
     """Descend ``loss``, a function of the step's number, and return its mean over every few hundred steps.
 
-    By default Adam, its rate falling along a cosine to a hundredth; or any optimiser with ``apply_gradients``.
+    By default Adam, its rate falling along a cosine to a hundredth; or any optimiser with ``apply_gradients``; or
+    :class:`~pdevae.GaussNewton`, for which ``loss`` gives rows instead of the sum of their squares.
     ``watch(step, loss)`` is called after each block and at the ``looks``: raise StopIteration there to end early.
     For the other options see :class:`Descent`.
 
@@ -56,7 +58,7 @@ class Descent:
     """A loss, the variables it moves and an optimiser: compiled once, run in pieces, begun again or resumed.
 
     ``compiled`` by XLA (a loss that calls the host cannot be). With a ``checkpoint``, a file, the state is kept there
-    every now and then, and a run that finds the file goes on from it.
+    every now and then, and a run that finds the file goes on from it. Without ``progress`` no bar is shown.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class Descent:
         compiled: bool = False,
         what: str = "training",
         checkpoint: str | Path | None = None,
+        progress: bool = True,
     ):
         self.loss, self.variables, self.optimiser, self.what = loss, list(variables), optimiser, what
         if not self.variables:
             raise UserError("there is nothing to fit: give at least one tf.Variable")
         optimiser.build(self.variables)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.progress = progress
         self.step, self.history = 0, np.empty(0)
         self._block = graph(self._loop, jit_compile=compiled)
         self._start = [np.array(value) for value in self._state()]
@@ -89,9 +93,11 @@ class Descent:
     def run(self, steps: int, watch=None, looks: Sequence[int] = ()) -> np.ndarray:
         """To this many steps in all; the mean loss of each block."""
         self._resume()
-        stops = sorted({*range(_AT_A_TIME, steps, _AT_A_TIME), *looks, steps})
+        every = max(_AT_A_TIME // getattr(self.optimiser, "blocks", 1), 1)
+        stops = sorted({*range(every, steps, every), *looks, steps})
         saved = time.monotonic()
-        with tqdm(total=steps, initial=self.step, desc=self.what, delay=3, leave=False) as bar:
+        shown = {"desc": self.what, "delay": 3, "leave": False, "disable": not self.progress}
+        with tqdm(total=steps, initial=self.step, **shown) as bar:
             for stop in [stop for stop in stops if self.step < stop <= steps]:
                 self.history = np.append(self.history, float(self._block(tf.constant(self.step), tf.constant(stop))))
                 self._refuse_divergence(stop)
@@ -112,6 +118,9 @@ class Descent:
         return tf.while_loop(lambda number, _: number < last, self._once, start)[1] / tf.cast(last - first, tf.float64)
 
     def _once(self, number, total):
+        if isinstance(self.optimiser, GaussNewton):
+            value = self.optimiser.descend(self.loss, self.variables, number)
+            return number + 1, total + tf.cast(value, tf.float64)
         with tf.GradientTape() as tape:
             value = self.loss(number)
         gradient = tape.gradient(value, self.variables, unconnected_gradients="zero")

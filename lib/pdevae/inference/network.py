@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-from pdevae._tensorflow import tf
+from pdevae._tensorflow import graph, tf
 from pdevae.fem.mesh import Mesh
 from pdevae.inference.gaussian import antithetic
 from pdevae.penalties import Penalty
@@ -53,6 +55,15 @@ def size_by_equation(penalty: Penalty, seen, d: int) -> float:
 
 def penalty_of(penalty: Penalty, seen, d: int, constant: float) -> float:
     """Mean of a few estimates, over the prior, for a network that is constant."""
+    return float(np.mean([_estimate(penalty, seen, d)(tf.constant(constant), k) for k in tf.range(16)]))
+
+
+@lru_cache(maxsize=1)
+def _estimate(penalty: Penalty, seen, d: int):
     z = antithetic(32, [d], (0, int(Stream.PATCHES)), tf.float32)
-    network = lambda x, z: tf.fill([32, x.shape[0]], tf.cast(constant, x.dtype))  # noqa: E731
-    return float(np.mean([penalty(network, seen(z), (int(Stream.PATCHES), k)) for k in range(16)]))
+
+    def estimate(constant, k):
+        network = lambda x, z: tf.fill([32, x.shape[0]], tf.cast(constant, x.dtype))  # noqa: E731
+        return penalty(network, seen(z), tf.stack([int(Stream.PATCHES), k]))
+
+    return graph(estimate)

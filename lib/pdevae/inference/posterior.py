@@ -66,6 +66,9 @@ class Posterior:
     gaussian: bool = True
     chains: int = 1
     grid: tuple[np.ndarray, np.ndarray] | None = None  # places [k, d] and weights of a quadrature
+    density: Callable[[np.ndarray], np.ndarray] | None = (
+        None  # log q of z [k, d], where it is neither Gaussian nor drawn
+    )
 
     @classmethod
     def normal(cls, problem, mean, covariance, seconds, seed: int, draws: int = 1000, **more) -> Posterior:
@@ -111,14 +114,12 @@ class Posterior:
         ``problem``: by default the one that q is the posterior of; the same on a finer mesh, say.
         """
         problem = self.problem if problem is None else problem
-        if not self.gaussian:
+        if not self.gaussian and self.density is None:
             return self._check_chains()
-        rng, C = np.random.default_rng(21), np.linalg.cholesky(self.covariance)
-        normal = rng.normal(size=(n, len(self.mean)))
-        z = self.mean + normal @ C.T
+        z = self._drawn(n)
         parts = [z[k : k + _AT_A_TIME] for k in range(0, n, _AT_A_TIME)]
         log_joint = np.concatenate([problem.log_joint(tf.constant(part)).numpy() for part in parts])
-        log_w, k = _arviz().psislw(log_joint + 0.5 * np.sum(normal**2, axis=1))
+        log_w, k = _arviz().psislw(log_joint - self.log_q(z))
         w = np.exp(log_w)[:, None]
         mean = np.sum(w * z, axis=0)
         sd = np.sqrt(np.sum(w * (z - mean) ** 2, axis=0))
@@ -137,6 +138,21 @@ class Posterior:
                 "the corrected moments or, if it is CVI, train longer or with a smaller ε"
             )
         return _said(Check(float(k), ess, mean, sd, advice))
+
+    def _drawn(self, n: int) -> np.ndarray:
+        """n draws of q, others than :attr:`draws` where there can be."""
+        if self.density is not None:
+            return self.draws[:n]
+        normal = np.random.default_rng(21).normal(size=(n, len(self.mean)))
+        return self.mean + normal @ np.linalg.cholesky(self.covariance).T
+
+    def log_q(self, z: np.ndarray) -> np.ndarray:
+        """Of z [k, d]; for draws alone, that of the Gaussian with their moments."""
+        if self.density is not None:
+            return self.density(z)
+        C = np.linalg.cholesky(self.covariance)
+        away = np.linalg.solve(C, (z - self.mean).T)
+        return -0.5 * np.sum(away**2, axis=0) - np.sum(np.log(np.diag(C))) - 0.5 * len(C) * np.log(2 * np.pi)
 
     def _check_chains(self) -> Check:
         r_hat, ess = self.diagnostics["r_hat"], self.diagnostics["ess"]

@@ -57,7 +57,8 @@ def exact(problem: InverseProblem, seed: int = 0, draws: int = 1000, tolerance: 
         raise UserError(_TOO_FAR)
     rng = random(Stream.QUADRATURE, seed)
     some = v[rng.choice(len(v), draws, p=p)] + rng.uniform(-0.5, 0.5, size=(draws, d)) * spacing  # within a cell
-    said = {"r_hat": 1.0, "ess": float(draws), "solves": len(known)}
+    cell = float(spacing**d * abs(np.linalg.det(C)))  # of the grid
+    said = {"r_hat": 1.0, "ess": float(draws), "solves": len(known), "cell": cell}
     seconds = time.perf_counter() - begun
     return Posterior(
         problem,

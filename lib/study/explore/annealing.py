@@ -14,7 +14,7 @@ from pdevae import ExactPenalty, InverseProblem, Posterior, exact
 from pdevae._tensorflow import tf
 from pdevae.inference.solved import HiddenUnits, Objective, Pairs, Polynomials, Rows
 from study.explore.ellipse import ellipse, frame, plane
-from study.explore.inverse import Experiment
+from study.explore.inverse import Experiment, noise_of
 from study.explore.panel import Panel, slider
 from study.plots.style import outline
 
@@ -74,7 +74,8 @@ class AnnealingPanel(Panel):
 
     def __init__(self, nodes: int = 500, sensors: int = 15, noise: float = 0.2, stages: int = 25):
         made = Experiment.on_star(nodes, (2.0, 1.0))
-        problem = made.problem(made.scatter(sensors, 0), noise)
+        places = made.scatter(sensors, 0)
+        problem = made.problem(places, noise_of(places), noise)
         self.tau = made.tau
         self.annealing = Annealing(problem, np.geomspace(0.3, 1e-3, stages))
         self.stage = slider(widgets.IntSlider, "stage of the annealing", stages // 2, 0, stages - 1)

@@ -1,20 +1,25 @@
-"""Place sensors, set the noise, and see what is known about τ: the exact posterior, and CVI's."""
+"""Place sensors, drag them, set the noise, and see what is known about τ: exactly, by CVI and by a decoder."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
+import scipy.sparse as sp
 from matplotlib.tri import Triangulation
 
-from pdevae import CVI, InverseProblem, Posterior, SolvedCVI, exact
+from pdevae import CVI, Decoder, InverseProblem, Posterior, SolvedCVI, exact
 from pdevae._tensorflow import tf
 from pdevae.errors import UserError
 from pdevae.fem import domains
 from pdevae.fem.mesh import Mesh
+from pdevae.fem.transfer import interpolation
 from pdevae.penalties import named
 from pdevae.streams import random
 from study.explore.ellipse import ellipse, frame, plane
@@ -24,6 +29,10 @@ from study.streams import Stream
 from study.transport.problem import forward_on
 
 _NEAR = 0.06  # a press this near to a sensor takes it away
+_REST = 0.4  # seconds without a move after which the exact posterior is computed
+_LONGEST = 3.0  # component of τ
+_DECODER_STEPS = 3000
+_SIDE = 240  # pixels of the field's image
 _LEAST = 4  # sensors: fewer leave a posterior that a grid around one mode cannot hold
 
 
@@ -35,20 +44,26 @@ class Experiment:
     mesh: Mesh
     tau: np.ndarray
     u: np.ndarray  # nodal values on the fine mesh
+    typical: float  # sd of the field at τ = 0
 
     @classmethod
     def on_star(cls, nodes: int, tau) -> Experiment:
         truth, tau = domains.star(nodes=4 * nodes), np.asarray(tau, float)
-        return cls(truth, domains.star(nodes=nodes), tau, forward_on(truth).solve(tf.constant(tau[None])).numpy()[0])
+        u = forward_on(truth).solve(tf.constant(np.stack([tau, 0 * tau]))).numpy()
+        return cls(truth, domains.star(nodes=nodes), tau, u[0], float(u[1].std()))
 
-    def problem(self, sensors: np.ndarray, noise: float) -> InverseProblem:
-        """Readings with noise of this share of the field's standard deviation; a sensor's noise goes with its place."""
+    def with_truth(self, tau) -> Experiment:
+        """Another τ; the meshes stay."""
+        tau = np.asarray(tau, float)
+        return replace(self, tau=tau, u=forward_on(self.truth).solve(tf.constant(tau[None])).numpy()[0])
+
+    def problem(self, sensors: np.ndarray, xi: np.ndarray, noise: float) -> InverseProblem:
+        """Readings with noise ``xi``, in units of a share of the field's standard deviation at τ = 0."""
         if len(sensors) < _LEAST:
             raise UserError(f"{len(sensors)} sensors: place at least {_LEAST} by pressing on the region")
-        sigma = noise * float(self.u.std())
+        sigma = noise * self.typical
         clean = forward_on(self.truth).reader(sensors) @ self.u
-        draws = [np.random.default_rng(np.abs(place * 1e6).astype(int)).normal() for place in sensors]
-        return InverseProblem.on(forward_on(self.mesh), sensors, clean + sigma * np.array(draws), sigma)
+        return InverseProblem.on(forward_on(self.mesh), sensors, clean + sigma * xi, sigma)
 
     def scatter(self, count: int, seed: int) -> np.ndarray:
         rng = random(Stream.EXPLORER, seed)
@@ -67,19 +82,33 @@ METHODS = {
 }
 
 
-class InversePanel(Panel):
-    """Press to place a sensor, press it again to take it away."""
+def noise_of(sensors: np.ndarray) -> np.ndarray:
+    """Of each sensor, from where it is first placed."""
+    return np.array([np.random.default_rng(np.abs(x * 1e6).astype(int)).normal() for x in sensors.reshape(-1, 2)])
 
-    size = (10.4, 4.6)
-    alt = "The field with its sensors, and the posterior of the transport vector, exact and by CVI"
+
+class InversePanel(Panel):
+    """Press to place a sensor, on one to take it away; drag a sensor, or the true τ, and the posterior follows.
+
+    It follows by a decoder, which a thread trains when the panel is shown: ``train()``.
+    """
+
+    size = (10.4, 4.8)
+    alt = "The field with its sensors, and the posterior of the transport vector: exact, by CVI and by a decoder"
 
     def __init__(self, nodes: int = 500, sensors: int = 15, noise: float = 0.2, tau=(2.0, 1.0), steps: int = 2000):
         self.experiment = Experiment.on_star(nodes, tau)
         self.sensors = self.experiment.scatter(sensors, 0)
+        self.xi = noise_of(self.sensors)
+        self.decoder: Decoder | None = None
         self.problem: InverseProblem | None = None
         self.exact: Posterior | None = None
         self.found: Posterior | None = None
-        self.noise = slider(widgets.FloatLogSlider, "noise", noise, -2, 0, 0.1, base=10, continuous_update=False)
+        self.quick: Posterior | None = None
+        self.grabbed: int | str | None = None  # the number of a sensor, or "truth"
+        self.moved = False
+        self.waiting: asyncio.TimerHandle | None = None
+        self.noise = slider(widgets.FloatLogSlider, "noise", noise, -2, 0, 0.1, base=10)
         self.method = widgets.Dropdown(options=list(METHODS), description="CVI")
         self.steps = slider(widgets.IntSlider, "steps (trained)", steps, 200, 10_000, 200)
         self.run = widgets.Button(description="run CVI", button_style="primary")
@@ -87,19 +116,37 @@ class InversePanel(Panel):
         self.clear = widgets.Button(description="no sensors")
         self.explain()
         super().__init__([[self.noise, self.again, self.clear], [self.method, self.steps, self.run]])
-        self.noise.observe(lambda _: self.place(self.sensors), "value")
+        self.noise.observe(lambda _: self._noise_moved(), "value")
         self.run.on_click(lambda _: self.infer())
         self.again.on_click(lambda _: self.place(self.experiment.scatter(sensors, time.time_ns() % 2**31)))
         self.clear.on_click(lambda _: self.place(np.empty((0, 2))))
 
+    def on_display(self):
+        threading.Thread(target=self.train, daemon=True).start()
+
+    def train(self, steps: int = _DECODER_STEPS) -> None:
+        """A decoder for every τ and all readings, and what it compiles."""
+        forward = forward_on(self.experiment.mesh)
+        decoder = Decoder.train(forward, "exact", steps, progress=False)
+        places = self.experiment.scatter(_LEAST, 0)
+        decoder.condition(places, decoder.field(places, np.zeros((1, 2)))[0], 0.1)
+        self.decoder = decoder
+        self.message.value = f"a decoder is trained ({decoder.seconds:.0f} s): drag a sensor, the noise, or the true τ"
+
     def explain(self) -> None:
         """The exact posterior for the readings as they stand; what CVI found was about others."""
-        self.problem = self.exact = self.found = None
-        self.problem = self.experiment.problem(self.sensors, self.noise.value)
+        self.answer()
         self.exact = exact(self.problem)
 
+    def answer(self) -> None:
+        """What the decoder says at once, if there is one yet."""
+        self.problem = self.exact = self.found = self.quick = None
+        self.problem = problem = self.experiment.problem(self.sensors, self.xi, self.noise.value)
+        if self.decoder is not None:
+            self.quick = self.decoder.condition(problem.sensors, problem.readings, problem.noise)
+
     def place(self, sensors: np.ndarray) -> None:
-        self.sensors = sensors
+        self.sensors, self.xi = sensors, noise_of(sensors)
         self.attempt(self.explain)
 
     def infer(self) -> None:
@@ -111,47 +158,129 @@ class InversePanel(Panel):
             raise UserError(f"place at least {_LEAST} sensors first")
         self.found = METHODS[self.method.value](self.steps.value)(self.problem)
 
+    def _noise_moved(self) -> None:
+        """The decoder's answer while the slider moves, the exact one when it rests."""
+        if self.decoder is None:
+            return self.attempt(self.explain)
+        self.attempt(self.answer)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # nothing to wait in
+            return self.attempt(self.explain)
+        if self.waiting is not None:
+            self.waiting.cancel()
+        self.waiting = loop.call_later(_REST, self.attempt, self.explain)
+
     def press(self, axes, x, y):
+        self.grabbed, self.moved = None, False
+        if axes is self.plane and np.hypot(*(self.experiment.tau - [x, y])) < 0.08 * np.ptp(self.plane.get_xlim()):
+            self.grabbed = "truth"
         if axes is not self.region:
             return
         away = np.linalg.norm(self.sensors - [x, y], axis=1)
         if len(away) and away.min() < _NEAR:
-            self.place(np.delete(self.sensors, np.argmin(away), axis=0))
-        elif np.hypot(x, y) < 0.95 * (1 + 0.3 * np.cos(5 * (np.arctan2(y, x) - np.pi / 2))):  # inside the star
-            self.place(np.vstack([self.sensors, [x, y]]))
+            self.grabbed = int(np.argmin(away))
+        elif _inside(x, y):
+            self.sensors = np.vstack([self.sensors, [x, y]])
+            self.xi = np.append(self.xi, noise_of(self.sensors[-1:]))
+            self.grabbed, self.moved = len(self.sensors) - 1, True
+            self.attempt(self.answer)
+
+    def drag(self, axes, x, y):
+        if self.grabbed == "truth" and axes is self.plane:
+            self.experiment = self.experiment.with_truth(np.clip([x, y], -_LONGEST, _LONGEST))
+        elif isinstance(self.grabbed, int) and axes is self.region and _inside(x, y):
+            self.sensors[self.grabbed] = x, y
+        else:
+            return
+        self.moved = True
+        self.attempt(self.answer)
+
+    def release(self):
+        if isinstance(self.grabbed, int) and not self.moved:
+            keep = np.arange(len(self.sensors)) != self.grabbed
+            self.sensors, self.xi, self.moved = self.sensors[keep], self.xi[keep], True
+        self.grabbed = None
+        if self.moved:
+            self.attempt(self.explain)
 
     def arrange(self):
         mesh = self.experiment.truth
         self.region, self.plane = self.figure.subplots(1, 2, width_ratios=[1.1, 1])
         triangles = Triangulation(*mesh.points.T, mesh.triangles)
-        field = self.region.tripcolor(triangles, self.experiment.u, shading="gouraud", cmap="viridis")
+        self.pixels, extent = _pixels(mesh)
+        self.field = self.region.imshow(self._image(), cmap="viridis", extent=extent, interpolation="bilinear")
         outline(self.region, triangles)
-        self.figure.colorbar(field, ax=self.region, shrink=0.7, label="the true field u", location="left")
+        (self.edge,) = self.region.lines
+        self.figure.colorbar(self.field, ax=self.region, shrink=0.7, label="the true field u", location="left")
         (self.dots,) = self.region.plot([], [], "o", color="w", mec="k", ms=6)
         plane(self.plane, "\n")
-        (self.exact_line,) = self.plane.plot([], [], color="0.2", lw=1.5, label="exact posterior (quadrature), 90%")
-        (self.found_line,) = self.plane.plot([], [], color="#d95f02", lw=1.8, label="CVI, 90%")
-        self.plane.plot(*self.experiment.tau, "*", color="#d62728", ms=11, label="the true τ")
-        self.plane.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
+        (self.exact_line,) = self.plane.plot([], [], color="0.2", lw=1.5, label="exact, 90%")
+        (self.found_line,) = self.plane.plot([], [], color="#d95f02", lw=1.8, label="CVI")
+        (self.quick_line,) = self.plane.plot([], [], color="#1b9e77", lw=2.2, ls=(0, (3, 2)), label="decoder")
+        (self.star,) = self.plane.plot([], [], "*", color="#d62728", ms=11, label="true τ")
+        self.plane.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4, frameon=False)
 
     def draw(self):
         self.dots.set_data(*self.sensors.T)
-        self.region.set_title(f"{len(self.sensors)} sensors: press to place one, or on one to take it away")
-        lines = {self.exact_line: self.exact, self.found_line: self.found}
+        self.star.set_data(*self.experiment.tau[:, None])
+        self.field.set_data(self._image())
+        self.region.set_title(f"{len(self.sensors)} sensors: drag one, press to place one or to take it away")
+        lines = {self.exact_line: self.exact, self.found_line: self.found, self.quick_line: self.quick}
         outlines = {line: ellipse(q.mean, q.covariance) if q else np.empty((2, 0)) for line, q in lines.items()}
         for line, places in outlines.items():
             line.set_data(*places)
-        if self.exact:
-            frame(self.plane, self.exact.mean, self.exact.covariance, self.experiment.tau, *outlines[self.found_line].T)
+        shown = self.exact or self.quick
+        if shown and self.grabbed is None:  # it must not move under the pointer
+            frame(self.plane, shown.mean, shown.covariance, self.experiment.tau, *outlines[self.found_line].T)
         self.plane.set_title(self._said())
+
+    def moving(self):
+        if self.grabbed is None:
+            return []
+        field = [self.field, self.edge] if self.grabbed == "truth" else []
+        lines = [self.dots, self.exact_line, self.found_line, self.quick_line, self.star]
+        return [*field, *lines, self.region.title, self.plane.title]
+
+    def _image(self) -> np.ndarray:
+        """The field at pixels: drawn ten times as fast as triangles are."""
+        return np.ma.masked_where(self.pixels.outside, (self.pixels.read @ self.experiment.u).reshape(_SIDE, _SIDE))
 
     def _said(self) -> str:
         if not self.exact:
-            return "\n"
-        mean, sd = self.exact.mean, np.sqrt(np.diag(self.exact.covariance))
-        said_exact = f"exact: τ = ({mean[0]:.2f} ± {sd[0]:.2f}, {mean[1]:.2f} ± {sd[1]:.2f})"
-        if not self.found:
-            return f"{said_exact}\npress “run CVI” for its posterior"
-        away, ratio = np.max(np.abs(self.found.mean - mean) / sd), self.found.sd / sd
-        said = f"mean off by {away:.2f} sd; its sd {ratio[0]:.2f} and {ratio[1]:.2f} times the exact"
-        return f"{said_exact}\nCVI in {self.found.seconds:.1f} s: {said}"
+            return f"{_told(self.quick)} (decoder)\nlet go for the exact posterior" if self.quick else "\n"
+        said_exact = f"exact: {_told(self.exact)}"
+        if self.found:
+            return f"{said_exact}\nCVI in {self.found.seconds:.1f} s: {self._apart(self.found)}"
+        if self.quick:
+            return f"{said_exact}\ndecoder in {1e3 * self.quick.seconds:.0f} ms: {self._apart(self.quick)}"
+        return f"{said_exact}\npress “run CVI” for its posterior"
+
+    def _apart(self, found: Posterior) -> str:
+        assert self.exact is not None
+        sd = np.sqrt(np.diag(self.exact.covariance))
+        away, ratio = np.max(np.abs(found.mean - self.exact.mean) / sd), found.sd / sd
+        return f"mean off by {away:.2f} sd; its sd {ratio[0]:.2f} and {ratio[1]:.2f} times the exact"
+
+
+class Pixels(NamedTuple):
+    read: sp.csr_matrix  # [side², n]
+    outside: np.ndarray  # [side, side]
+
+
+def _pixels(mesh: Mesh) -> tuple[Pixels, tuple[float, ...]]:
+    """Of an image of the region, from above, and its extent."""
+    (left, bottom), (right, top) = mesh.points.min(axis=0), mesh.points.max(axis=0)
+    x, y = np.meshgrid(np.linspace(left, right, _SIDE), np.linspace(top, bottom, _SIDE))
+    read = interpolation(mesh, np.column_stack([x.ravel(), y.ravel()]))
+    return Pixels(read, (np.diff(read.indptr) == 0).reshape(_SIDE, _SIDE)), (left, right, bottom, top)
+
+
+def _told(found: Posterior) -> str:
+    mean, sd = found.mean, np.sqrt(np.diag(found.covariance))
+    return f"τ = ({mean[0]:.2f} ± {sd[0]:.2f}, {mean[1]:.2f} ± {sd[1]:.2f})"
+
+
+def _inside(x: float, y: float) -> bool:
+    """The star, but for a margin."""
+    return np.hypot(x, y) < 0.95 * (1 + 0.3 * np.cos(5 * (np.arctan2(y, x) - np.pi / 2)))

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import ipywidgets as widgets
@@ -14,6 +15,7 @@ import numpy as np
 import PIL.Image
 import traitlets
 from IPython.display import Image, display
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -49,6 +51,8 @@ class Panel:
     def __init__(self, rows: list[list[widgets.Widget]]):
         self.rows, self.held = rows, False
         self.message = widgets.Label()
+        self.animated: list[Artist] = []
+        self.behind: Any = None  # pixels of what does not move
         with matplotlib.rc_context(_STYLE):
             self.figure = Figure(figsize=self.size, dpi=100, layout="constrained")
             FigureCanvasAgg(self.figure)
@@ -70,6 +74,12 @@ class Panel:
 
     def drag(self, axes: Axes, x: float, y: float) -> None:
         """The pointer is moving, pressed."""
+
+    def release(self) -> None:
+        """The pointer is let go, wherever it is."""
+
+    def on_display(self) -> None:
+        """In a notebook, to be played with."""
 
     def on(self, *controls: widgets.Widget) -> None:
         """Draw again when one of these changes."""
@@ -103,15 +113,35 @@ class Panel:
             self.picture.png = self.png()
         self.message.value = said
 
+    def moving(self) -> list[Artist]:
+        """What alone is drawn anew while something is dragged, from below; nothing: all is."""
+        return []
+
     def png(self) -> bytes:
-        self.figure.canvas.draw()
-        pixels = np.asarray(self.figure.canvas.buffer_rgba())[..., :3]
+        canvas, moving = self.figure.canvas, self.moving()
+        if moving != self.animated:
+            for artists, how in ((self.animated, False), (moving, True)):
+                for artist in artists:
+                    artist.set_animated(how)
+            canvas.draw()
+            self.animated, self.behind = moving, canvas.copy_from_bbox(self.figure.bbox)
+        if moving:
+            canvas.restore_region(self.behind)
+            for artist in moving:
+                self.figure.draw_artist(artist)
+        else:
+            canvas.draw()
+        pixels = np.asarray(canvas.buffer_rgba())[..., :3]
         buffer = io.BytesIO()
         PIL.Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG", compress_level=1)
         return buffer.getvalue()
 
     def _pointed(self, change) -> None:
         kind, x, y, count = change["new"]
+        if kind == "release":
+            self.release()
+            self.picture.handled = count
+            return
         width, height = self.figure.canvas.get_width_height()
         at = (x * width, (1 - y) * height)
         for axes in self.figure.axes:
@@ -122,6 +152,7 @@ class Panel:
     def _ipython_display_(self) -> None:
         if RunSettings.current().profile == "interactive":
             display(widgets.VBox([*map(widgets.HBox, self.rows), self.picture, self.message]))
+            self.on_display()
         else:
             display(Image(self.png(), alt=self.alt))
 

@@ -9,6 +9,7 @@ export default {
     image.style.cssText = "max-width: 100%; cursor: crosshair; touch-action: none; user-select: none;";
     let drawing = false;
     let latest = null;
+    const waiting = []; // releases, which must not be lost
     let count = 0;
 
     const tell = (what) => {
@@ -25,11 +26,9 @@ export default {
     };
     const drawn = () => {
       drawing = false;
-      if (latest) {
-        const what = latest;
-        latest = null;
-        tell(what);
-      }
+      const what = latest ?? waiting.shift();
+      latest = null;
+      if (what) tell(what);
     };
     const place = (kind, event) => {
       const box = image.getBoundingClientRect();
@@ -43,6 +42,11 @@ export default {
       if (!event.buttons) return;
       if (drawing) latest = place("drag", event);
       else tell(place("drag", event));
+    });
+    image.addEventListener("pointerup", (event) => {
+      const what = place("release", event);
+      if (drawing) waiting.push(what);
+      else tell(what);
     });
     model.on("change:png", show);
     model.on("change:handled", drawn);

@@ -1,5 +1,6 @@
 """One function per artefact, named after it: a table in, a figure (or a Table) out. Nothing is computed here."""
 
+from study.plots.amortised import fig_amortised, fig_amortised_cost, fig_next_sensor, tab_trainers
 from study.plots.aquifer import (
     fig_aquifer_cv,
     fig_aquifer_distance,
@@ -34,6 +35,10 @@ from study.plots.transport_tables import tab_boundary_factors, tab_settings
 from study.plots.why import fig_why
 
 __all__ = [
+    "fig_amortised",
+    "fig_amortised_cost",
+    "fig_next_sensor",
+    "tab_trainers",
     "fig_aquifer",
     "fig_aquifer_add_figures",
     "fig_aquifer_comparison",

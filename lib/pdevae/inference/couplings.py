@@ -1,0 +1,77 @@
+"""A normalising flow: standard normal numbers bent, layer by layer, by a network that sees what they depend on.
+
+Half of the variables are shifted and scaled by what the network makes of the other half (RealNVP; Dinh et al., 2017).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pdevae._tensorflow import tf
+from pdevae.errors import UserError
+
+_MOST = 2.0  # of a logarithm of a scale
+
+
+class Couplings:
+    """``layers`` of them for d variables and so many ``features``; at first nothing is bent.
+
+    >>> xi, features = tf.random.normal([4, 5, 3], dtype=tf.float64), tf.zeros([5, 2], tf.float64)
+    >>> v, log_det = Couplings(3, features=2, width=8).forth(xi, features)
+    >>> bool(tf.reduce_all(v == xi)), log_det.shape.as_list()
+    (True, [4, 5])
+    """
+
+    def __init__(self, d: int, features: int, width: int = 64, layers: int = 4, seed: int = 0):
+        if d < 2:
+            raise UserError("a flow needs at least two latents: for one, take the Gaussian family")
+        self.d, self.kept = d, d // 2
+        rng = np.random.default_rng(seed)
+        sizes = (self.kept + features, width, 2 * (d - self.kept))
+        self.layers = [
+            [
+                tf.Variable(scale * rng.normal(size=shape))
+                for n, m, scale in zip(sizes, sizes[1:], (1 / np.sqrt(sizes[0]), 0.0))
+                for shape, scale in (((n, m), scale), ((m,), 0.0))
+            ]
+            for _ in range(layers)
+        ]
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        return [variable for layer in self.layers for variable in layer]
+
+    def forth(self, xi: tf.Tensor, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """T(ξ) for ξ [..., B, d] and features [B, F], and log |∂T/∂ξ| [..., B]."""
+        bijector = self._bijector(features)
+        return bijector.forward(xi), bijector.forward_log_det_jacobian(xi, 1)
+
+    def back(self, v: tf.Tensor, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """ξ with T(ξ) = v, and log |∂ξ/∂v|."""
+        bijector = self._bijector(features)
+        return bijector.inverse(v), bijector.inverse_log_det_jacobian(v, 1)
+
+    def _bijector(self, features: tf.Tensor) -> Any:
+        try:
+            import tensorflow_probability as tfp  # takes seconds
+        except ModuleNotFoundError:
+            raise UserError("a flow needs TensorFlow Probability: pip install 'pdevae[sampling]'") from None
+        tfb = tfp.bijectors
+        turned = tfb.Permute(np.roll(np.arange(self.d), self.kept))
+        couplings = [tfb.RealNVP(self.kept, shift_and_log_scale_fn=_network(layer, features)) for layer in self.layers]
+        parts = [part for coupling in couplings for part in (turned, coupling)]
+        back = tfb.Permute(np.roll(np.arange(self.d), -self.kept * len(couplings)))  # untrained, it is the identity
+        return tfb.Chain([back, *parts])
+
+
+def _network(layer: list[tf.Variable], features: tf.Tensor):
+    def shift_and_log_scale(x: tf.Tensor, units: int):
+        w_1, b_1, w_2, b_2 = layer
+        seen = tf.broadcast_to(features, [*x.shape[:-1], features.shape[-1]])
+        hidden = tf.tanh(tf.concat([x, seen], axis=-1) @ w_1 + b_1)
+        shift, log_scale = tf.split(hidden @ w_2 + b_2, [units, units], axis=-1)
+        return shift, _MOST * tf.tanh(log_scale / _MOST)
+
+    return shift_and_log_scale
