@@ -112,10 +112,10 @@ def test_sensors_are_placed_and_taken_away_and_the_posterior_follows():
 
 
 def test_the_posterior_follows_a_dragged_sensor_and_the_exact_one_a_release():
-    panel = InversePanel(nodes=120, sensors=8)
+    panel = InversePanel(nodes=120, sensors=8, decoder_steps=1000)
     assert panel.quick is None  # no decoder yet
-    panel.train(steps=1000)
-    assert "drag a sensor" in panel.message.value
+    panel.train()
+    assert "drag a sensor" in panel.status.value
     x, xi = panel.sensors[2].copy(), panel.xi.copy()
     pointed(panel, "press", panel.region, *x)
     seen = []

@@ -20,8 +20,8 @@ class Dragging:
 
 def dragged(config: Dragging, seed: int) -> dict:
     """Milliseconds of each move of a sensor along a circle."""
-    panel = InversePanel(config.nodes, config.sensors)
-    panel.train(config.steps)
+    panel = InversePanel(config.nodes, config.sensors, decoder_steps=config.steps)
+    panel.train()
     panel.press(panel.region, *panel.sensors[seed])
     milliseconds = []
     for angle in np.linspace(0, 2 * np.pi, config.drags):

@@ -31,7 +31,6 @@ from study.transport.problem import forward_on
 _NEAR = 0.06  # a press this near to a sensor takes it away
 _REST = 0.4  # seconds without a move after which the exact posterior is computed
 _LONGEST = 3.0  # component of τ
-_DECODER_STEPS = 3000
 _SIDE = 240  # pixels of the field's image
 _LEAST = 4  # sensors: fewer leave a posterior that a grid around one mode cannot hold
 
@@ -96,11 +95,21 @@ class InversePanel(Panel):
     size = (10.4, 4.8)
     alt = "The field with its sensors, and the posterior of the transport vector: exact, by CVI and by a decoder"
 
-    def __init__(self, nodes: int = 500, sensors: int = 15, noise: float = 0.2, tau=(2.0, 1.0), steps: int = 2000):
+    def __init__(
+        self,
+        nodes: int = 500,
+        sensors: int = 15,
+        noise: float = 0.2,
+        tau=(2.0, 1.0),
+        steps: int = 2000,
+        decoder_steps: int = 3000,
+    ):
         self.experiment = Experiment.on_star(nodes, tau)
         self.sensors = self.experiment.scatter(sensors, 0)
         self.xi = noise_of(self.sensors)
         self.decoder: Decoder | None = None
+        self.decoder_steps = decoder_steps
+        self.training: threading.Thread | None = None
         self.problem: InverseProblem | None = None
         self.exact: Posterior | None = None
         self.found: Posterior | None = None
@@ -114,24 +123,34 @@ class InversePanel(Panel):
         self.run = widgets.Button(description="run CVI", button_style="primary")
         self.again = widgets.Button(description="other places")
         self.clear = widgets.Button(description="no sensors")
+        self.status = widgets.Label("no decoder yet: a moment after each press, the exact posterior")
         self.explain()
-        super().__init__([[self.noise, self.again, self.clear], [self.method, self.steps, self.run]])
+        super().__init__([[self.noise, self.again, self.clear], [self.method, self.steps, self.run], [self.status]])
         self.noise.observe(lambda _: self._noise_moved(), "value")
         self.run.on_click(lambda _: self.infer())
         self.again.on_click(lambda _: self.place(self.experiment.scatter(sensors, time.time_ns() % 2**31)))
         self.clear.on_click(lambda _: self.place(np.empty((0, 2))))
 
     def on_display(self):
-        threading.Thread(target=self.train, daemon=True).start()
+        if self.training is None:  # shown twice, trained once
+            self.training = threading.Thread(target=self._train_aside, daemon=True)
+            self.training.start()
 
-    def train(self, steps: int = _DECODER_STEPS) -> None:
+    def _train_aside(self) -> None:
+        self.status.value = "a decoder is being trained in the background: half a minute"
+        try:
+            self.train()
+        except Exception as error:  # a thread's error would be seen by nobody
+            self.status.value = f"no decoder, answers come on release: {error}"
+            raise
+
+    def train(self) -> None:
         """A decoder for every τ and all readings, and what it compiles."""
-        forward = forward_on(self.experiment.mesh)
-        decoder = Decoder.train(forward, "exact", steps, progress=False)
+        decoder = Decoder.train(forward_on(self.experiment.mesh), "exact", self.decoder_steps, progress=False)
         places = self.experiment.scatter(_LEAST, 0)
         decoder.condition(places, decoder.field(places, np.zeros((1, 2)))[0], 0.1)
         self.decoder = decoder
-        self.message.value = f"a decoder is trained ({decoder.seconds:.0f} s): drag a sensor, the noise, or the true τ"
+        self.status.value = f"a decoder is trained ({decoder.seconds:.0f} s): drag a sensor, the noise, or the true τ"
 
     def explain(self) -> None:
         """The exact posterior for the readings as they stand; what CVI found was about others."""
