@@ -1,8 +1,9 @@
-"""A triangle mesh: nodes, elements, and which nodes lie on the boundary."""
+"""A triangle mesh: nodes, elements, and at which nodes of the boundary u is held."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -29,6 +30,7 @@ class Mesh:
 
     ``points`` [n, 2], ``triangles`` [E, 3]; ``domain`` can mesh the same region again at another size, which is
     how coarse spaces are made. A mesh from elsewhere needs none: its outline is taken from its boundary edges.
+    u is held on the whole boundary, but where it is ``natural``: see :meth:`no_flow`.
 
     >>> points = [(0, 0), (1, 0), (1, 1), (0, 1), (0.5, 0.5)]
     >>> mesh = Mesh(points, [(0, 1, 4), (1, 2, 4), (2, 3, 4), (3, 0, 4)])
@@ -39,6 +41,7 @@ class Mesh:
     points: np.ndarray
     triangles: np.ndarray
     domain: Domain | None = None
+    natural: Callable[[np.ndarray], np.ndarray] | None = None  # of places [k, 2]
 
     def __post_init__(self):
         object.__setattr__(self, "points", np.ascontiguousarray(self.points, dtype=np.float64))
@@ -55,6 +58,24 @@ class Mesh:
             raise UserError(
                 f"the mesh has {self.n_nodes} nodes, none of them interior: ask for more nodes or a smaller max_edge"
             )
+        if not self.is_boundary.any():
+            raise UserError(
+                "the whole boundary is without flow: u is known but for a constant; hold it at a node or more"
+            )
+
+    def no_flow(self, where: Callable[[np.ndarray], np.ndarray]) -> Mesh:
+        """The same mesh with no flux through the boundary where ``where`` (places [k, 2] to truth values) says so.
+
+        That is the weak form's natural condition F·n = 0: its nodes are tested like those inside, and u is free there.
+        A node between two edges is without flow if ``where`` holds at it.
+
+        >>> import pdevae
+        >>> mesh = pdevae.square(nodes=25)
+        >>> open_right = mesh.no_flow(lambda x: (x[:, 0] == 1) & (x[:, 1] > 0) & (x[:, 1] < 1))
+        >>> len(mesh.interior), len(open_right.interior)
+        (9, 12)
+        """
+        return replace(self, natural=where)
 
     @property
     def n_nodes(self) -> int:
@@ -83,14 +104,22 @@ class Mesh:
 
     @cached_property
     def is_boundary(self) -> np.ndarray:
-        """[n] True at nodes on the boundary."""
+        """[n] True at nodes on the boundary, but for those without flow."""
+        flags = self.on_edge.copy()
+        if self.natural is not None:
+            flags[flags] = ~np.asarray(self.natural(self.points[flags]), bool)
+        return flags
+
+    @cached_property
+    def on_edge(self) -> np.ndarray:
+        """[n] True at nodes on the boundary, whatever is known there."""
         flags = np.zeros(self.n_nodes, bool)
         flags[self.boundary_edges] = True
         return flags
 
     @cached_property
     def interior(self) -> np.ndarray:
-        """Node numbers of the N interior nodes: the test functions (H¹₀)."""
+        """Node numbers of the N nodes that are tested (H¹₀): all but those where u is held."""
         return np.flatnonzero(~self.is_boundary)
 
     @cached_property
@@ -138,17 +167,38 @@ class Mesh:
 
 
 def rings(mesh: Mesh) -> np.ndarray:
-    """[N, V] the neighbours of each interior node in order around it; unused places repeat the first.
+    """[N, V] the neighbours of each tested node in order around it; unused places repeat the first.
 
-    Node j and two consecutive neighbours (the last and the first too) are the elements that meet in j.
+    Node j and two consecutive neighbours (the last and the first too) are the elements that meet in j. Around a node on
+    an edge the ring is open: it begins behind the gap, and j itself, which makes elements of no area, fills it up.
     """
     i, j = np.concatenate([mesh.edges, mesh.edges[:, ::-1]]).T
     keep = ~mesh.is_boundary[i]
     i, j = mesh.interior_number[i[keep]], j[keep]
     away = mesh.points[j] - mesh.points[mesh.interior[i]]
-    order = np.argsort(i + np.arctan2(away[:, 1], away[:, 0]) / 7)  # by node, then by angle: π / 7 < 1/2
+    angle = np.arctan2(away[:, 1], away[:, 0])
+    is_open = mesh.on_edge[mesh.interior]
+    angle = np.where(is_open[i], (angle - _behind_gap(mesh)[i]) % (2 * np.pi) - np.pi, angle)
+    order = np.argsort(i + angle / 7)  # by node, then by angle: π / 7 < 1/2
     i, j = i[order], j[order]
     indptr = np.searchsorted(i, np.arange(len(mesh.interior) + 1))
-    table = np.repeat(j[indptr[:-1], None], np.diff(indptr).max(), axis=1)
+    filling = np.where(is_open, mesh.interior, j[indptr[:-1]])
+    table = np.repeat(filling[:, None], (np.diff(indptr) + is_open).max(), axis=1)
     table[i, np.arange(len(i)) - indptr[i]] = j
     return table.astype(np.int32)
+
+
+def _behind_gap(mesh: Mesh) -> np.ndarray:
+    """[N] of tested nodes on an edge, the angle at which the elements around them begin, a little before; else 0."""
+    t, x = mesh.triangles, mesh.points
+    a, b, c = np.moveaxis(x[t], 1, 0)
+    turned = np.cross(b - a, c - a) < 0
+    t = np.where(turned[:, None], t[:, [0, 2, 1]], t)  # all anticlockwise: the edge of an element comes before it
+    along = np.concatenate([t[:, [0, 1]], t[:, [1, 2]], t[:, [2, 0]]])
+    code = along.astype(np.int64) @ [mesh.n_nodes, 1]
+    outer = along[~np.isin(code, along[:, ::-1].astype(np.int64) @ [mesh.n_nodes, 1])]
+    outer = outer[~mesh.is_boundary[outer[:, 0]]]
+    away = x[outer[:, 1]] - x[outer[:, 0]]
+    begin = np.zeros(len(mesh.interior))
+    begin[mesh.interior_number[outer[:, 0]]] = np.arctan2(away[:, 1], away[:, 0]) - 1e-6
+    return begin

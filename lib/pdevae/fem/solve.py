@@ -20,7 +20,7 @@ import scipy.sparse.linalg as sparse_linalg
 
 from pdevae._tensorflow import graph, tf
 from pdevae.errors import UserError
-from pdevae.fem.operators import element_residual
+from pdevae.fem.basis_form import BasisForm
 from pdevae.fem.weak_form import WeakForm
 
 _TOLERANCE, _MOST_STEPS, _HALVINGS = 1e-9, 50, 12  # of Newton's method; residuals relative to the first
@@ -53,12 +53,12 @@ class Solver:
     ([1, 400], 0.073)
     """
 
-    def __init__(self, weak: WeakForm, seen: Callable[[Any], Any] = lambda z: z):
-        self.weak, self.mesh, self.seen = weak, weak.mesh, seen
-        if weak.known is None or np.isnan(weak.known[weak.mesh.is_boundary]).any():
+    def __init__(self, weak: WeakForm | BasisForm, seen: Callable[[Any], Any] = lambda z: z):
+        self.weak, self.seen = weak, seen
+        if weak.known is None or np.isnan(weak.known[weak.held]).any():
             raise UserError("a solve needs u at every boundary node: give boundary=…")
-        number = self.mesh.interior_number
-        self._places = np.where(number < 0, len(self.mesh.interior), number)  # boundary nodes take the zero at the end
+        self._number = np.full(weak.size, len(weak.inside))  # boundary nodes take the zero at the end
+        self._number[weak.inside] = np.arange(len(weak.inside))
         self._residual = graph(lambda u, z: weak.residual(u, seen(z)), jit_compile=True)
         self._tangents = graph(self._element_tangents, jit_compile=True)
         self._field = graph(self._newton)
@@ -84,10 +84,10 @@ class Solver:
         @tf.custom_gradient
         def field(*flat):
             z_here = tf.nest.pack_sequence_as(z, flat)
-            u = tf.ensure_shape(self._field(z_here), [_samples(z_here), self.mesh.n_nodes])
+            u = tf.ensure_shape(self._field(z_here), [_samples(z_here), self.weak.size])
 
             def adjoint(u_bar):
-                lam = self._host_solve(self._tangents(u, z_here), tf.gather(u_bar, self.mesh.interior, axis=1), True)
+                lam = self._host_solve(self._tangents(u, z_here), tf.gather(u_bar, self.weak.inside, axis=1), True)
                 with tf.GradientTape() as tape:
                     tape.watch(flat)
                     held = self._with_edge(tf.stop_gradient(u), z_here)
@@ -105,7 +105,7 @@ class Solver:
         ``base`` [n] has the boundary's values; ``phi`` [n, K] vanish there. Galerkin's method in their span: K × K
         systems instead of sparse ones.
         """
-        z, b, first, inside = tf.constant(z), np.zeros((len(z), phi.shape[1])), None, phi[self.mesh.interior]
+        z, b, first, inside = tf.constant(z), np.zeros((len(z), phi.shape[1])), None, phi[self.weak.inside]
         for _ in range(_MOST_STEPS):
             u = base + b @ phi.T
             r = self._residual(tf.constant(u), z).numpy() @ inside
@@ -123,9 +123,9 @@ class Solver:
         u = self._field(z)
         if not np.isfinite(u).all():
             raise UserError(_NO_SOLUTION)
-        K, b = self._tangents(u, z).numpy(), read[:, self.mesh.interior].toarray()
+        K, b = self._tangents(u, z).numpy(), read[:, self.weak.inside].toarray()
         lam = self._solved(K, b[None], transposed=True)[0]
-        edge = read.multiply(self.mesh.is_boundary[None]).toarray()
+        edge = read.multiply(self.weak.held[None]).toarray()
         rows = []
         for start in range(0, len(lam), _AT_A_TIME):
             some = [np.zeros((_AT_A_TIME, part.shape[1])) for part in (lam, edge)]
@@ -151,17 +151,17 @@ class Solver:
 
     def _with_edge(self, u: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
         """u [M, n] with its boundary nodes as z has them."""
-        return tf.where(self.mesh.is_boundary, self.weak.edge_values(self.seen(z), u.shape[0]), u)
+        return tf.where(self.weak.held, self.weak.edge_values(self.seen(z), u.shape[0]), u)
 
     def _newton(self, z: tf.Tensor) -> tf.Tensor:
         """From the boundary's values to r = 0; a step is halved where the residual would grow."""
-        u = self._with_edge(tf.zeros([_samples(z), self.mesh.n_nodes], self.weak.dtype), z)
+        u = self._with_edge(tf.zeros([_samples(z), self.weak.size], self.weak.dtype), z)
         first = self._residual(u, z)
         enough = _TOLERANCE * tf.norm(first, axis=1)
 
         def step(k, u, r, _):
             inside = -self._host_solve(self._tangents(u, z), r, False)
-            move = tf.gather(tf.pad(inside, [[0, 0], [0, 1]]), self._places, axis=1)
+            move = tf.gather(tf.pad(inside, [[0, 0], [0, 1]]), self._number, axis=1)
             size = tf.norm(r, axis=1)
 
             def halve(j, length, _):
@@ -181,11 +181,11 @@ class Solver:
         return tf.where(done[:, None], u, np.nan)
 
     def _element_tangents(self, u: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-        """∂r_ek/∂u_el on each element; [M, E, 3, 3]."""
-        seen, corners = self.seen(z), [tf.gather(u, self.weak.triangles[k], axis=1) for k in range(3)]
+        """∂r_ek/∂u_el on each element; [M, E, k, k]."""
+        seen, corners = self.seen(z), [tf.gather(u, corner, axis=1) for corner in self.weak.corners]
         with tf.GradientTape(persistent=True) as tape:
             tape.watch(corners)
-            r = element_residual(self.weak.equation, self.weak.elements, corners, seen)
+            r = self.weak.element_residual(corners, seen)
         slopes = [tape.gradient(r_k, corners, unconnected_gradients="zero") for r_k in r]
         return tf.stack([tf.stack(row, axis=-1) for row in slopes], axis=-2)
 
@@ -219,9 +219,9 @@ class Solver:
     @cached_property
     def _pattern(self):
         """Where the entries of interior pairs go in the data of a compressed matrix."""
-        number, t, N = self.mesh.interior_number, self.mesh.triangles, len(self.mesh.interior)
-        row, column = (np.broadcast_to(number[i], (*t.shape, 3)).ravel() for i in (t[:, :, None], t[:, None, :]))
-        inside = np.flatnonzero((row >= 0) & (column >= 0))
+        t, N = self._number[self.weak.corners.T], len(self.weak.inside)
+        row, column = (np.broadcast_to(i, (*t.shape, t.shape[1])).ravel() for i in (t[:, :, None], t[:, None, :]))
+        inside = np.flatnonzero((row < N) & (column < N))
         codes, position = np.unique(column[inside].astype(np.int64) * N + row[inside], return_inverse=True)
         return inside, position, codes % N, np.searchsorted(codes, np.arange(N + 1) * N)
 
@@ -232,14 +232,15 @@ class Solver:
 
     def matrix(self, z: Any = None) -> sp.csc_matrix:
         """∂r/∂u at the interior nodes, for one sample of z: L[z] where the equation is linear in u."""
-        u = tf.zeros([1, self.mesh.n_nodes], self.weak.dtype)
+        u = tf.zeros([1, self.weak.size], self.weak.dtype)
         return self._matrix(self._tangents(u, z)[0].numpy())
 
     def dense(self, z: Any) -> tf.Tensor:
         """u [M, n] by a dense solve in O(N³), as in the paper; differentiated by TensorFlow. Linear equations only."""
-        seen, M, n, inside = self.seen(z), _samples(z), self.mesh.n_nodes, self.mesh.interior
+        assert isinstance(self.weak, WeakForm)
+        mesh, seen, M, n, inside = self.weak.mesh, self.seen(z), _samples(z), self.weak.size, self.weak.inside
         K, f = self.weak.element_system(seen, M)
-        t = tf.constant(self.mesh.triangles, tf.int64)
+        t = tf.constant(mesh.triangles, tf.int64)
         pair = tf.reshape(t[:, :, None] * n + t[:, None, :], [-1])
         L = tf.math.unsorted_segment_sum(tf.transpose(tf.reshape(K, [M, -1])), pair, n * n)
         b = tf.math.unsorted_segment_sum(tf.transpose(tf.reshape(f, [M, -1])), tf.reshape(t, [-1]), n)

@@ -113,7 +113,8 @@ def _barycentric(corners: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def coarser(mesh: Mesh, nodes: int | None = None, max_edge: float | None = None) -> Mesh:
     """The same region meshed at a larger size, for a coarse space."""
-    return (mesh.domain or region_of(mesh)).mesh(nodes=nodes, max_edge=max_edge, coarse=True)
+    made = (mesh.domain or region_of(mesh)).mesh(nodes=nodes, max_edge=max_edge, coarse=True)
+    return made if mesh.natural is None else made.no_flow(mesh.natural)
 
 
 _SMALLEST = 30  # nodes below which a mesh may have none inside

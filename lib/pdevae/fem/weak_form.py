@@ -43,6 +43,38 @@ class WeakForm:
         self._given = 0.0 if self.edge else boundary
         self.known = boundary_values(mesh, self._given)  # [n], NaN where nothing is known
 
+    @property
+    def size(self) -> int:
+        return self.mesh.n_nodes
+
+    @property
+    def held(self) -> np.ndarray:
+        """[n] True at nodes where u is known, and not tested."""
+        return self.mesh.is_boundary
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Numbers of the nodes that are tested."""
+        return self.mesh.interior
+
+    @property
+    def corners(self) -> np.ndarray:
+        """[3, E]"""
+        return self.mesh.triangles.T
+
+    @property
+    def places(self) -> tf.Tensor:
+        """Where coefficients are taken; [E, 2]."""
+        return self.elements.centroid
+
+    def element_residual(self, u: list[tf.Tensor], z: Any) -> list[tf.Tensor]:
+        """r_ek for the values ``u`` at the three corners, each [M, E]; so are the residuals."""
+        return element_residual(self.equation, self.elements, u, z)
+
+    def reader(self, x: np.ndarray) -> sp.csr_matrix:
+        """[k, n] reads nodal values at places x [k, 2]; places outside are refused."""
+        return read_at(self.mesh, x).tocsr()
+
     @constant_property
     def g_and_w(self) -> tuple[tf.Tensor, tf.Tensor]:
         """A field μ is taken as g + w·μ; [n] each."""

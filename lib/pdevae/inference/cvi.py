@@ -83,8 +83,8 @@ class CVI:
 
     def penalty_for(self, forward: Forward) -> Penalty:
         if callable(self.penalty):
-            return self.penalty(forward.mesh, forward.equation)
-        return named(self.penalty, forward.mesh, forward.equation, boundary=forward.boundary, dtype=tf.float32)
+            return self.penalty(forward.weak.mesh, forward.equation)
+        return named(self.penalty, forward.weak.mesh, forward.equation, boundary=forward.boundary, dtype=tf.float32)
 
 
 @lru_cache(maxsize=2)

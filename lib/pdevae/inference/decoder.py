@@ -275,7 +275,7 @@ def _normal_points(count: int, d: int, seed: int) -> np.ndarray:
 
 def _trained_over_prior(forward, penalty, steps, samples, width, spread, learning_rate, seed, progress) -> Separable:
     """A network with E‖L[z]μ − f‖² small, by Adam."""
-    mesh, d = forward.mesh, forward.latents.size
+    mesh, d = forward.weak.mesh, forward.latents.size
     if not callable(penalty):
         made = named(penalty, mesh, forward.equation, boundary=forward.boundary, dtype=tf.float32)
     else:
@@ -299,10 +299,11 @@ def _trained_over_prior(forward, penalty, steps, samples, width, spread, learnin
 def _solved_branch(forward: Forward, network: Separable, z: np.ndarray, progress: bool) -> tuple[Basis, np.ndarray]:
     """A basis of the trunk's span, orthonormal in ∫∇φ·∇φ', and b [S, K] in it for each z [S, d]."""
     mesh = forward.mesh if forward.mesh.n_nodes <= 1.2 * _SOLVED_ON else coarser(forward.mesh, nodes=_SOLVED_ON)
-    solver = Solver(WeakForm(mesh, forward.equation, forward.boundary), forward.latents.seen)
+    weak = WeakForm(mesh, forward.equation, forward.boundary)
+    solver = Solver(weak, forward.latents.seen)
     layers = tuple(layer.numpy().astype(float) for layer in network.layers[:-4])
     basis = Basis(network.centre, network.half, layers, np.eye(network.width))
-    g, w = (np.broadcast_to(part, mesh.n_nodes) for part in solver.weak.g_and_w)
+    g, w = (np.broadcast_to(part, mesh.n_nodes) for part in weak.g_and_w)
     phi = w[:, None] * basis.at(mesh.points)
     inside = phi[mesh.interior]
     size, V = np.linalg.eigh(inside.T @ (stiffness(mesh) @ inside))

@@ -6,20 +6,23 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
+import skfem
 
 from pdevae._tensorflow import tf
 from pdevae.errors import UserError
+from pdevae.fem.basis_form import BasisForm
 from pdevae.fem.boundary import Boundary
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term, flux_and_volume
 from pdevae.fem.solve import Solver
-from pdevae.fem.transfer import read_at
 from pdevae.fem.weak_form import WeakForm
 from pdevae.inference.latents import Latents
 
 
 class Forward:
     """``equation`` on ``mesh`` for every z of the ``latents``, with what is known of u on the boundary.
+
+    Instead of a mesh, a basis of scikit-fem: then u is solved for in it, and decoders, which need triangles, refuse.
 
     An inverse problem without readings: what a :class:`~pdevae.inference.decoder.Decoder` is trained for.
 
@@ -32,15 +35,16 @@ class Forward:
     [[0.25], [0.09]]
     """
 
-    def __init__(self, mesh: Mesh, equation: Term, latents: Latents, boundary: Boundary):
-        self.mesh, self.equation, self.boundary, self.latents = mesh, equation, boundary, latents.on(mesh)
-        self.weak = WeakForm(mesh, equation, boundary)
+    def __init__(self, mesh: Mesh | skfem.CellBasis, equation: Term, latents: Latents, boundary: Boundary):
+        self.form = (BasisForm if isinstance(mesh, skfem.CellBasis) else WeakForm)(mesh, equation, boundary)
+        self.mesh, self.equation, self.boundary = self.form.mesh, equation, boundary
+        self.latents = latents.on(self.mesh)
         self._refuse_odd_coefficients()
 
     @cached_property
     def solver(self) -> Solver:
         try:
-            return Solver(self.weak, self.latents.seen)
+            return Solver(self.form, self.latents.seen)
         except UserError as error:
             raise UserError(f"{error}, or use CVI, which needs no solve") from None
 
@@ -54,24 +58,31 @@ class Forward:
 
     def reader(self, x: np.ndarray) -> sp.csr_matrix:
         """[k, n] reads nodal values at places x [k, 2]; places outside are refused."""
-        return read_at(self.mesh, x).tocsr()
+        return self.form.reader(x)
+
+    @property
+    def weak(self) -> WeakForm:
+        """On triangles: what penalties need."""
+        if not isinstance(self.form, WeakForm):
+            raise UserError("decoders need a Mesh of triangles, not a scikit-fem basis: use a method that solves")
+        return self.form
 
     def _refuse_odd_coefficients(self) -> None:
         """A latent that nothing uses, a diffusion that is not positive: said here, not after an hour of sampling."""
         z = tf.constant(np.random.default_rng(0).normal(size=(4, self.latents.size)))
-        u = tf.constant(np.random.default_rng(1).normal(size=(4, self.mesh.n_nodes)))
+        u = tf.constant(np.random.default_rng(1).normal(size=(4, self.form.size)))
         with tf.GradientTape() as tape:
             tape.watch(z)
             seen = self.latents.seen(z)
-            edge = tf.reduce_sum(self.weak.edge_values(seen, 4) ** 2) if self.weak.known is not None else 0.0
-            total = tf.reduce_sum(self.weak.residual(u, seen) ** 2) + edge
+            edge = tf.reduce_sum(self.form.edge_values(seen, 4) ** 2) if self.form.known is not None else 0.0
+            total = tf.reduce_sum(self.form.residual(u, seen) ** 2) + edge
         slope = tape.gradient(total, z, unconnected_gradients="zero").numpy()
         for name, part in self.latents.slices.items():
             if not np.any(slope[:, part]):
                 raise UserError(f"no term of the equation uses the latent {name}: use z.{name} in one, or leave it out")
-        x, seen = self.weak.elements.centroid, self.latents.seen(z)
+        x, seen = self.form.places, self.latents.seen(z)
         for axis in np.eye(2):
-            grad = tf.constant(np.broadcast_to(axis, (4, self.mesh.n_elements, 2)))
+            grad = tf.constant(np.broadcast_to(axis, (4, len(x), 2)))
             F, _ = flux_and_volume(self.equation, x, seen, tf.zeros(grad.shape[:2], tf.float64), grad)
             if F is not None and not np.all((F * grad).numpy().sum(axis=-1) > 0):
                 raise UserError(

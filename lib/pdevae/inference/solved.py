@@ -100,9 +100,9 @@ class SolvedCVI:
 
     def penalty_for(self, forward: Forward) -> Penalty:
         if callable(self.penalty):
-            return self.penalty(forward.mesh, forward.equation)
+            return self.penalty(forward.weak.mesh, forward.equation)
         options = {} if self.penalty == "exact" else {"n_patches": self.n_patches}
-        return named(self.penalty, forward.mesh, forward.equation, boundary=forward.boundary, **options)
+        return named(self.penalty, forward.weak.mesh, forward.equation, boundary=forward.boundary, **options)
 
     def _degree(self, d: int) -> int:
         for degree in (2, 1) if self.degree is None else (self.degree,):

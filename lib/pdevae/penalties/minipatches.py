@@ -148,7 +148,7 @@ def merge(parts: list[Patches]) -> Patches:
         slots = np.where(part.corners < part.Q, part.corners, part.corners + np.int16(Q - part.Q))
         corners.append(np.pad(slots, [(0, 0), (0, 0), (0, E - slots.shape[-1])]))
     return Patches(
-        mesh=Mesh(points, triangles, parts[0].mesh.domain),
+        mesh=Mesh(points, triangles, parts[0].mesh.domain, parts[0].mesh.natural),
         rho=max(part.rho for part in parts),
         centres=np.concatenate([part.centres + start for part, start in zip(parts, first)]),
         nodes=np.concatenate(nodes),
