@@ -55,6 +55,7 @@ _HOME = {
     "HMC": "inference.sampling",
     "NUTS": "inference.sampling",
     "GaussianVI": "inference.variational",
+    "FlowVI": "inference.variational",
     "CVI": "inference.cvi",
     "SolvedCVI": "inference.solved",
     "Decoder": "inference.decoder",
