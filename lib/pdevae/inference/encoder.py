@@ -144,10 +144,14 @@ class Encoder:
     def _bend(self):
         return graph(lambda xi, features: self.head.forth(xi, features)[0])
 
+    @cached_property
+    def _straighten(self):
+        return graph(self.head.back, reduce_retracing=True)
+
     def _log_q(self, z: np.ndarray, mode: np.ndarray, C: np.ndarray, features: np.ndarray) -> np.ndarray:
         """log q [k] of z [k, d], for one set of readings."""
         v = np.linalg.solve(C[0], (z - mode[0]).T).T[:, None]
-        xi, log_det = (part.numpy()[:, 0] for part in self.head.back(tf.constant(v), tf.constant(features)))
+        xi, log_det = (part.numpy()[:, 0] for part in self._straighten(tf.constant(v), tf.constant(features)))
         normal = -0.5 * np.sum(xi**2, axis=1) - 0.5 * self.d * np.log(2 * np.pi)
         return normal + log_det - np.sum(np.log(np.diag(C[0])))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdevae._tensorflow import tf
+from pdevae._tensorflow import graph, tf
 from pdevae.inference.couplings import Couplings
 from pdevae.inference.fit import falling_adam, fit
 from pdevae.inference.gaussian import Family, Gaussian, antithetic
@@ -92,10 +92,11 @@ class FlowVI:
         history = fit(loss, flow.trainable_variables, self.steps, self.learning_rate, what="FlowVI")
         xi = random(Stream.POSTERIOR, seed).normal(size=(self.draws, 1, d))
         z = gaussian.mean + flow.forth(tf.constant(xi), nothing)[0].numpy()[:, 0] @ C.T
+        straighten = graph(flow.back, reduce_retracing=True)
 
         def density(z: np.ndarray) -> np.ndarray:
             v = np.linalg.solve(C, (z - gaussian.mean).T).T[:, None]
-            xi, log_det = (part.numpy()[:, 0] for part in flow.back(tf.constant(v), nothing))
+            xi, log_det = (part.numpy()[:, 0] for part in straighten(tf.constant(v), nothing))
             normal = -0.5 * np.sum(xi**2, axis=1) - 0.5 * d * np.log(2 * np.pi)
             return normal + log_det - np.sum(np.log(np.diag(C)))
 
