@@ -89,7 +89,7 @@ class Encoder:
         problem = InverseProblem.on(self.decoder.forward, sensors, readings, noise)
         self._refuse_noise(noise)
         evidence = self.decoder.evidence_of(problem)
-        found = self._encoded(tf.constant(evidence.H), tf.constant(evidence.h))
+        found = self._encoded_alone(tf.constant(evidence.H), tf.constant(evidence.h))
         mean, covariance, least, *start = (part.numpy() for part in found)
         surprise = float(evidence.surprise(least)[0])
         refuse_surprise(surprise)
@@ -139,6 +139,14 @@ class Encoder:
             return mean, covariance, least, mode, C, features
 
         return graph(encoded, jit_compile=True)
+
+    @cached_property
+    def _encoded_alone(self):
+        """For one set of readings: which of the compiled functions it is need not be found out at each call."""
+        K = self.decoder.branch.weights.shape[1]
+        return self._encoded.get_concrete_function(
+            tf.TensorSpec([1, K, K], tf.float64), tf.TensorSpec([1, K], tf.float64)
+        )
 
     @cached_property
     def _bend(self):

@@ -46,7 +46,8 @@ class GaussianVI:
             return q.negative_entropy(v) - tf.reduce_mean(problem.log_joint(z))
 
         rate = self.learning_rate or min(0.1, self.samples / (6 * problem.size))
-        optimiser = falling_adam(rate, self.steps, epsilon=1.0, beta_2=0.99)
+        cut = 10 * np.sqrt(problem.size)  # far from the mode a misfit, and its slope, can be astronomical
+        optimiser = falling_adam(rate, self.steps, epsilon=1.0, beta_2=0.99, global_clipnorm=cut)
         history = fit(loss, q.trainable_variables, self.steps, optimiser=optimiser, what="GaussianVI")
         m, S = mode + C @ q.mean.numpy(), C @ q.covariance().numpy() @ C.T
         said = {"loss": float(history[-1])}
@@ -89,7 +90,8 @@ class FlowVI:
             value = problem.log_joint(z)
             return -tf.reduce_mean(value + log_det[:, 0])
 
-        history = fit(loss, flow.trainable_variables, self.steps, self.learning_rate, what="FlowVI")
+        optimiser = falling_adam(self.learning_rate, self.steps, global_clipnorm=10 * np.sqrt(d))
+        history = fit(loss, flow.trainable_variables, self.steps, optimiser=optimiser, what="FlowVI")
         xi = random(Stream.POSTERIOR, seed).normal(size=(self.draws, 1, d))
         z = gaussian.mean + flow.forth(tf.constant(xi), nothing)[0].numpy()[:, 0] @ C.T
         straighten = graph(flow.back, reduce_retracing=True)

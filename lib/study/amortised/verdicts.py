@@ -20,8 +20,18 @@ def calibration(ranks: pd.Series, draws: int) -> float:
     return float(chisquare(counts).pvalue)
 
 
+def coverage(table: pd.DataFrame, draws: int = 99) -> float:
+    """Of the truth by the central 90% of as many draws, over both of its first components."""
+    ranks = table.loc[table.off.notna(), ["rank_1", "rank_2"]].to_numpy()
+    left = round(0.05 * (draws + 1))
+    return float(np.mean((ranks >= left) & (ranks < draws + 1 - left)))
+
+
 def accuracy(table: pd.DataFrame) -> pd.DataFrame:
-    """By problem, region, mesh and method: quantiles of the error of the mean, sd ratios, scores, refusals."""
+    """By problem, region, mesh and method: quantiles of the error of the mean, sd ratios, coverage, scores, refusals.
+
+    ``left out`` are problems without an exact posterior to be judged by.
+    """
     by = table.groupby(["problem", "domain", "nodes", "method"])
     ratios = by.ratio.apply(lambda r: np.mean((r > 0.9) & (r < 1.1)))
     return pd.DataFrame(
@@ -31,9 +41,11 @@ def accuracy(table: pd.DataFrame) -> pd.DataFrame:
             "p95": by.off.quantile(0.95),
             "worst": by.off.max(),
             "ratio within 10%": ratios,
+            "coverage 90%": by.apply(coverage),
             "score": by.score.mean(),
             "exact score": by.best_score.mean(),
             "refused": by.off.apply(lambda off: off.isna().sum()),
+            "left out": by.apply(lambda one: one.groupby("seed").left_out.first().sum()),
         }
     )
 
@@ -60,6 +72,14 @@ def posterior_bars(table: pd.DataFrame, draws: int) -> Iterator[tuple]:
             "≥ 0.9",
             said("ratio within 10%"),
             bool((found["ratio within 10%"] >= 0.9).all()),
+            _POSTERIORS,
+        )
+        yield (
+            f"amortised_{name}_coverage",
+            f"{name}: share of problems whose truth lies in the central 90%",
+            "0.87 to 0.93",
+            said("coverage 90%"),
+            bool(found["coverage 90%"].between(0.87, 0.93).all()),
             _POSTERIORS,
         )
         part = transport[transport.method == method]
