@@ -1,8 +1,8 @@
 """Aristoff & Bangerth's benchmark (SIAM Review 65(4), 2023): 64 coefficients from 169 readings of a membrane.
 
 −∇·(a∇u) = 10 on the unit square, u = 0 on its edge; a = θ_k on each of 8 × 8 squares, k = i + 8j with i along x.
-Readings at (i/14, j/14), noise 0.05. The forward map is part of the benchmark: bilinear elements on 32 × 32 squares. Its prior
-density is exp(−Σ ln²θ_k/8) **in θ**: with the Jacobian, ln θ_k ~ N(4, 2²), not N(0, 2²), independently.
+Readings at (i/14, j/14), noise 0.05. The forward map is part of the benchmark: bilinear elements on 32 × 32 squares.
+Its prior density is exp(−Σ ln²θ_k/8) **in θ**: with the Jacobian, ln θ_k ~ N(4, 2²), not N(0, 2²), independently.
 """
 
 from __future__ import annotations
