@@ -61,7 +61,8 @@ def local_factors(batch: PatchBatch, is_test: tf.Tensor) -> tf.Tensor:
     phi, area = batch.elements.grad_phi, batch.elements.area
     patch, slot = tf.repeat(tf.range(P), area.shape[0] // P), batch.corners % K
     inside = tf.cast(slot < Q, area.dtype)
-    k = tf.einsum("dke,dle,e,ke,le->kle", phi, phi, area, inside, inside)  # |e| ∇φ_q·∇φ_q'
+    slopes = [along * tf.sqrt(area) * inside for along in tf.unstack(phi, num=2)]
+    k = tf.add_n([along[:, None] * along[None] for along in slopes])  # |e| ∇φ_q·∇φ_q'; einsum takes ten times as long
     slot = tf.minimum(slot, Q - 1)
     entry = (patch * Q + slot[:, None]) * Q + slot[None]
     A = tf.reshape(tf.math.unsorted_segment_sum(k, entry, P * Q * Q), [P, Q, Q])
