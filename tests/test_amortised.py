@@ -289,12 +289,13 @@ def test_study_judges_and_times_fresh_problems():
     assert trained["median"] < 0.02 < trained["seconds"]
     methods = ("condition", "gaussian-reverse")
     rows = experiment.judged(experiment.Setting(**small, methods=methods, problems=3), 0)
-    assert all(len(values) == 6 for values in rows.values()) and set(rows["method"]) == set(methods)
+    assert rows.pop("left_out") == 0 and all(len(values) == 6 for values in rows.values())
+    assert set(rows["method"]) == set(methods)
     assert np.median(rows["off"]) < 0.3 and rows["rank_1"].max() <= 99
     assert np.all(np.abs(rows["score"] - rows["best_score"]) < 0.3)
-    seconds = experiment.cost(experiment.Setting(**small, problems=2, budget=0.1), 0)
+    seconds = experiment.cost(experiment.Setting(**small, problems=2, budget=0.1, peers=("laplace", "hmc")), 0)
     assert 0 < seconds["encoder_batched"] < seconds["encoder"] < seconds["training"]
-    assert seconds["hmc"] > 0
+    assert seconds["hmc"] > 0 and np.isnan(seconds["solved"])
 
 
 def test_posteriors_by_interpolated_solves_are_those_of_solves():
@@ -318,7 +319,7 @@ def test_each_trainer_comes_near_the_equation(method):
 
 
 def test_next_sensor_tells_more_than_a_random_one():
-    config = design.Design("disc", 150, "exact", 600, sensors=2, candidates=30, draws=24, checked=2, layouts=4)
+    config = design.Design("disc", 150, "exact", 600, sensors=2, candidates=20, draws=16, checked=2, layouts=3)
     found = design.designed(replace(config, simulated=1024, encoder_steps=300), 0)
     checked = np.isfinite(found["exact"])
     worst, best = np.flatnonzero(checked)[np.argsort(found["gain"][checked])]
