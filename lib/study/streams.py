@@ -24,3 +24,4 @@ class Stream(IntEnum):
     GP_START = 81
     EXPLORER = 90
     AMORTISED = 95
+    FIELDS = 97

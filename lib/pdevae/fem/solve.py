@@ -27,7 +27,7 @@ from pdevae.fem.weak_form import WeakForm
 _TOLERANCE, _MOST_STEPS, _HALVINGS = 1e-9, 50, 12  # of Newton's method; residuals relative to the first
 _STILL = 1e-9  # a move relative to u
 _NO_SOLUTION = (
-    f"Newton's method did not converge in {_MOST_STEPS} steps: is the equation solvable for every z of the prior? A "
+    f"no solution in {_MOST_STEPS} steps of Newton's method: is the equation solvable for every z of the prior? A "
     "narrower prior may help"
 )
 _WIDEST = 100  # band of a matrix that is factorised as such

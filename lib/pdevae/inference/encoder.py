@@ -154,7 +154,7 @@ class Encoder:
 
     @cached_property
     def _straighten(self):
-        return graph(self.head.back, reduce_retracing=True)
+        return graph(self.head.back)
 
     def _log_q(self, z: np.ndarray, mode: np.ndarray, C: np.ndarray, features: np.ndarray) -> np.ndarray:
         """log q [k] of z [k, d], for one set of readings."""

@@ -18,6 +18,8 @@ from pdevae.fem.solve import Solver
 from pdevae.fem.weak_form import WeakForm
 from pdevae.inference.latents import Latents
 
+_MOST_CONTRAST = 1e14
+
 
 class Forward:
     """``equation`` on ``mesh`` for every z of the ``latents``, with what is known of u on the boundary.
@@ -84,8 +86,16 @@ class Forward:
         for axis in np.eye(2):
             grad = tf.constant(np.broadcast_to(axis, (4, len(x), 2)))
             F, _ = flux_and_volume(self.equation, x, seen, tf.zeros(grad.shape[:2], tf.float64), grad)
-            if F is not None and not np.all((F * grad).numpy().sum(axis=-1) > 0):
+            if F is None:
+                continue
+            a = (F * grad).numpy().sum(axis=-1)
+            if np.any(a < 0) or np.isnan(a).any():
                 raise UserError(
                     "the diffusion coefficient is not positive for all z: let it be tf.exp of a latent, or give the "
                     "latent a transform such as tf.exp or tf.nn.softplus"
+                )
+            if not a.max() < _MOST_CONTRAST * a.min():
+                raise UserError(
+                    f"the diffusion coefficient ranges from {a.min():.0e} to {a.max():.0e} over draws of the prior, "
+                    "more than a solve can bear: give its latent a smaller sd"
                 )

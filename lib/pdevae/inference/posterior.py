@@ -66,9 +66,8 @@ class Posterior:
     gaussian: bool = True
     chains: int = 1
     grid: tuple[np.ndarray, np.ndarray] | None = None  # places [k, d] and weights of a quadrature
-    density: Callable[[np.ndarray], np.ndarray] | None = (
-        None  # log q of z [k, d], where it is neither Gaussian nor drawn
-    )
+    density: Callable[[np.ndarray], np.ndarray] | None = None  # log q of z [k, d]; without, Gaussian or drawn
+    flow: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]] | None = None  # see from_normal
 
     @classmethod
     def normal(cls, problem, mean, covariance, seconds, seed: int, draws: int = 1000, **more) -> Posterior:
@@ -153,6 +152,14 @@ class Posterior:
         C = np.linalg.cholesky(self.covariance)
         away = np.linalg.solve(C, (z - self.mean).T)
         return -0.5 * np.sum(away**2, axis=0) - np.sum(np.log(np.diag(C))) - 0.5 * len(C) * np.log(2 * np.pi)
+
+    def from_normal(self, xi: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """z [k, d] of q from standard normal numbers, and log |∂z/∂ξ| [k]; of the Gaussian where q has no flow."""
+        if self.flow is not None:
+            return self.flow(xi)
+        C = np.linalg.cholesky(self.covariance)
+        log_det = tf.fill(xi.shape[:1], tf.constant(np.sum(np.log(np.diag(C))), xi.dtype))
+        return self.mean + tf.matmul(xi, tf.constant(C.T)), log_det
 
     def _check_chains(self) -> Check:
         r_hat, ess = self.diagnostics["r_hat"], self.diagnostics["ess"]

@@ -1,8 +1,9 @@
-"""Hamiltonian Monte Carlo and the no-U-turn sampler through exact solves, in Laplace's coordinates."""
+"""Hamiltonian Monte Carlo and the no-U-turn sampler through exact solves, in coordinates of an approximation."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import arviz
@@ -28,7 +29,9 @@ class OverBudget(UserError):
 
 @dataclass(frozen=True)
 class HMC:
-    """Chains from Laplace's q, in coordinates where that is standard normal; draws until R-hat and ESS are reached.
+    """Chains from an approximation, in coordinates where it is standard normal; draws until R-hat and ESS are reached.
+
+    ``around`` is Laplace's, or another method; ``FlowVI()`` where a Gaussian is too far from the posterior.
 
     The posterior is then nearly isotropic, and more so in the frame of the draws of the ``warm_up``, taken up after
     each of its blocks: one step size serves, adapted to few rejections, and so many leapfrog steps that a path is about
@@ -47,19 +50,21 @@ class HMC:
     ess: float = 400.0
     target_accept: float = 0.9
     budget: float = np.inf  # seconds
+    around: Callable[[InverseProblem], Posterior] = Laplace()
+    leapfrogs: int = 0  # 0: a quarter of an orbit
 
     def __call__(self, problem: InverseProblem, seed: int = 0) -> Posterior:
         begun = time.perf_counter()
-        m, H = Laplace().mode(problem)
-        C = np.linalg.inv(np.linalg.cholesky(H)).T  # CCᵀ = H⁻¹
+        to_z = self.around(problem).from_normal
 
-        def log_density(v):
-            value = problem.log_joint(m + tf.matmul(v, tf.constant(C.T)))
+        def log_density(xi):
+            z, log_det = to_z(xi)
+            value = problem.log_joint(z) + log_det
             return tf.where(tf.math.is_finite(value), value, -np.inf)  # no solution there
 
         ready = time.perf_counter()
         states, said = self.sample(log_density, problem.size, seed, begun)
-        z = m + np.swapaxes(states, 0, 1).reshape(-1, problem.size) @ C.T
+        z = to_z(tf.constant(np.swapaxes(states, 0, 1).reshape(-1, problem.size)))[0].numpy()
         seconds = time.perf_counter() - begun
         moments = (z.mean(axis=0), np.atleast_2d(np.cov(z.T)))
         return Posterior(problem, *moments, z, seconds, ready - begun, said, gaussian=False, chains=self.chains)
@@ -123,7 +128,8 @@ class HMC:
 
     def _kernel(self, log_density, d: int):
         step = tf.constant(0.5 * d**-0.25, tf.float64)
-        return tfp.mcmc.HamiltonianMonteCarlo(log_density, step, max(round(np.pi / 2 * d**0.25), 2))
+        leapfrogs = self.leapfrogs or max(round(np.pi / 2 * d**0.25), 2)
+        return tfp.mcmc.HamiltonianMonteCarlo(log_density, step, leapfrogs)
 
 
 @dataclass(frozen=True)

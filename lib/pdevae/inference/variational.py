@@ -84,17 +84,19 @@ class FlowVI:
         C, flow = np.linalg.cholesky(gaussian.covariance), Couplings(d, 0, self.width, self.layers, seed)
         nothing = tf.zeros([1, 0], tf.float64)
 
+        def from_normal(xi):
+            v, bent = flow.forth(xi[:, None], nothing)
+            z, log_det = gaussian.from_normal(v[:, 0])
+            return z, log_det + bent[:, 0]
+
         def loss(step):
-            v, log_det = flow.forth(antithetic(self.samples, [1, d], tf.stack([step, seed])), nothing)
-            z = gaussian.mean + tf.matmul(v[:, 0], tf.constant(C.T))
-            value = problem.log_joint(z)
-            return -tf.reduce_mean(value + log_det[:, 0])
+            z, log_det = from_normal(antithetic(self.samples, [d], tf.stack([step, seed])))
+            return -tf.reduce_mean(problem.log_joint(z) + log_det)
 
         optimiser = falling_adam(self.learning_rate, self.steps, global_clipnorm=10 * np.sqrt(d))
         history = fit(loss, flow.trainable_variables, self.steps, optimiser=optimiser, what="FlowVI")
-        xi = random(Stream.POSTERIOR, seed).normal(size=(self.draws, 1, d))
-        z = gaussian.mean + flow.forth(tf.constant(xi), nothing)[0].numpy()[:, 0] @ C.T
-        straighten = graph(flow.back, reduce_retracing=True)
+        z = from_normal(tf.constant(random(Stream.POSTERIOR, seed).normal(size=(self.draws, d))))[0].numpy()
+        straighten = graph(flow.back)
 
         def density(z: np.ndarray) -> np.ndarray:
             v = np.linalg.solve(C, (z - gaussian.mean).T).T[:, None]
@@ -104,4 +106,5 @@ class FlowVI:
 
         seconds, said = time.perf_counter() - begun, {"loss": float(history[-1])}
         moments = z.mean(axis=0), np.cov(z.T)
-        return Posterior(problem, *moments, z, seconds, diagnostics=said, gaussian=False, density=density)
+        more = {"gaussian": False, "density": density, "flow": graph(from_normal)}
+        return Posterior(problem, *moments, z, seconds, diagnostics=said, **more)
