@@ -13,8 +13,6 @@ import numpy as np
 from pdevae._tensorflow import tf
 from pdevae.errors import UserError
 
-_MOST = 2.0, 1.0, 0.7  # of the logarithm of a scale, a skewness, the logarithm of a tail's weight
-
 
 class Couplings:
     """``layers`` of them for d variables and so many ``features``; at first nothing is bent.
@@ -55,29 +53,38 @@ class Couplings:
         return bijector.inverse(v), bijector.inverse_log_det_jacobian(v, 1)
 
     def _bijector(self, features: tf.Tensor) -> Any:
-        try:
-            import tensorflow_probability as tfp  # takes seconds
-        except ModuleNotFoundError:
-            raise UserError("a flow needs TensorFlow Probability: pip install 'pdevae[sampling]'") from None
-        tfb = tfp.bijectors
+        tfb = _bijectors()
         turned = tfb.Permute(np.roll(np.arange(self.d), self.kept))
-        couplings = [tfb.RealNVP(self.kept, bijector_fn=_network(layer, features, tfb)) for layer in self.layers]
+        couplings = [tfb.RealNVP(self.kept, bijector_fn=_network(layer, features)) for layer in self.layers]
         parts = [part for coupling in couplings for part in (turned, coupling)]
         back = tfb.Permute(np.roll(np.arange(self.d), -self.kept * len(couplings)))  # untrained, it is the identity
         return tfb.Chain([back, *parts])
 
 
-def _network(layer: list[tf.Variable], features: tf.Tensor, tfb: Any):
-    def bent(x: tf.Tensor, units: int):
+def bent(skewness: tf.Tensor, log_tail: tf.Tensor) -> Any:
+    """Skew and tails for each variable, none where both are 0; kept within bounds."""
+    return _bijectors().SinhArcsinh(_bounded(skewness, 1.0), tf.exp(_bounded(log_tail, 0.7)))
+
+
+def _network(layer: list[tf.Variable], features: tf.Tensor):
+    def bijector(x: tf.Tensor, units: int):
         w_1, b_1, w_2, b_2 = layer
         seen = tf.broadcast_to(features, [*x.shape[:-1], features.shape[-1]])
         hidden = tf.tanh(tf.concat([x, seen], axis=-1) @ w_1 + b_1)
         shift, log_scale, skewness, log_tail = tf.split(hidden @ w_2 + b_2, 4, axis=-1)
-        log_scale, skewness, log_tail = (
-            most * tf.tanh(part / most) for part, most in zip((log_scale, skewness, log_tail), _MOST)
-        )
-        return tfb.Chain(
-            [tfb.Shift(shift), tfb.Scale(log_scale=log_scale), tfb.SinhArcsinh(skewness, tf.exp(log_tail))]
-        )
+        tfb = _bijectors()
+        return tfb.Chain([tfb.Shift(shift), tfb.Scale(log_scale=_bounded(log_scale, 2.0)), bent(skewness, log_tail)])
 
-    return bent
+    return bijector
+
+
+def _bounded(x: tf.Tensor, most: float) -> tf.Tensor:
+    return most * tf.tanh(x / most)
+
+
+def _bijectors() -> Any:
+    try:
+        import tensorflow_probability as tfp  # takes seconds
+    except ModuleNotFoundError:
+        raise UserError("a flow needs TensorFlow Probability: pip install 'pdevae[sampling]'") from None
+    return tfp.bijectors

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdevae._tensorflow import graph, tf
-from pdevae.inference.couplings import Couplings
+from pdevae.inference.couplings import Couplings, bent
 from pdevae.inference.fit import falling_adam, fit
 from pdevae.inference.gaussian import Family, Gaussian, antithetic
 from pdevae.inference.laplace import Laplace
@@ -58,7 +58,8 @@ class GaussianVI:
 class FlowVI:
     """argmin KL(q ‖ p(z | y)) over normalising flows around the best Gaussian: for posteriors with skew or long tails.
 
-    In coordinates where that Gaussian is standard normal, ``layers`` of couplings bend it; at first they do nothing.
+    Standard normal numbers pass ``layers`` of couplings, then the Gaussian, moved and turned anew, then for each latent
+    of its own a bend that gives it skew and other tails. At first it is the Gaussian.
 
     >>> import pdevae
     >>> latents = pdevae.Latents(tau=pdevae.Normal(2))
@@ -73,38 +74,69 @@ class FlowVI:
     start: GaussianVI = GaussianVI()
     layers: int = 6
     width: int = 64
-    steps: int = 2000
+    steps: int = 1500
     samples: int = 16
     learning_rate: float = 2e-3
     draws: int = 4000
 
     def __call__(self, problem: InverseProblem, seed: int = 0) -> Posterior:
         begun, d = time.perf_counter(), problem.size
-        gaussian = self.start(problem, seed)
-        C, flow = np.linalg.cholesky(gaussian.covariance), Couplings(d, 0, self.width, self.layers, seed)
-        nothing = tf.zeros([1, 0], tf.float64)
-
-        def from_normal(xi):
-            v, bent = flow.forth(xi[:, None], nothing)
-            z, log_det = gaussian.from_normal(v[:, 0])
-            return z, log_det + bent[:, 0]
+        flow = Flow(self.start(problem, seed), self.layers, self.width, seed)
 
         def loss(step):
-            z, log_det = from_normal(antithetic(self.samples, [d], tf.stack([step, seed])))
+            z, log_det = flow.forth(antithetic(self.samples, [d], tf.stack([step, seed])))
             return -tf.reduce_mean(problem.log_joint(z) + log_det)
 
         optimiser = falling_adam(self.learning_rate, self.steps, global_clipnorm=10 * np.sqrt(d))
         history = fit(loss, flow.trainable_variables, self.steps, optimiser=optimiser, what="FlowVI")
-        z = from_normal(tf.constant(random(Stream.POSTERIOR, seed).normal(size=(self.draws, d))))[0].numpy()
-        straighten = graph(flow.back)
+        forth, back = graph(flow.forth), graph(flow.back)
+        z = forth(tf.constant(random(Stream.POSTERIOR, seed).normal(size=(self.draws, d))))[0].numpy()
 
         def density(z: np.ndarray) -> np.ndarray:
-            v = np.linalg.solve(C, (z - gaussian.mean).T).T[:, None]
-            xi, log_det = (part.numpy()[:, 0] for part in straighten(tf.constant(v), nothing))
-            normal = -0.5 * np.sum(xi**2, axis=1) - 0.5 * d * np.log(2 * np.pi)
-            return normal + log_det - np.sum(np.log(np.diag(C)))
+            xi, log_det = (part.numpy() for part in back(tf.constant(z)))
+            return -0.5 * np.sum(xi**2, axis=1) - 0.5 * d * np.log(2 * np.pi) + log_det
 
         seconds, said = time.perf_counter() - begun, {"loss": float(history[-1])}
-        moments = z.mean(axis=0), np.cov(z.T)
-        more = {"gaussian": False, "density": density, "flow": graph(from_normal)}
-        return Posterior(problem, *moments, z, seconds, diagnostics=said, **more)
+        more = {"gaussian": False, "density": density, "flow": forth}
+        return Posterior(problem, z.mean(axis=0), np.cov(z.T), z, seconds, diagnostics=said, **more)
+
+
+class Flow:
+    """z of standard normal numbers, at first of the Gaussian ``start``."""
+
+    def __init__(self, start: Posterior, layers: int, width: int, seed: int):
+        d = len(start.mean)
+        self.couplings, self.none = Couplings(d, 0, width, layers, seed), tf.zeros([1, 0], tf.float64)
+        self.mean, self.sd = tf.constant(start.mean), tf.constant(start.sd)
+        self.C = tf.constant(np.linalg.cholesky(start.covariance) / start.sd[:, None])
+        self.turn, self.shift = tf.Variable(np.zeros((d, d))), tf.Variable(np.zeros(d))
+        self.skewness, self.log_tail = tf.Variable(np.zeros(d)), tf.Variable(np.zeros(d))
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        return [self.turn, self.shift, self.skewness, self.log_tail, *self.couplings.trainable_variables]
+
+    def forth(self, xi: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """z [k, d] of ξ [k, d], and log |∂z/∂ξ| [k]."""
+        v, log_det = self.couplings.forth(xi[:, None], self.none)
+        w = tf.matmul(v[:, 0], self._affine(), transpose_b=True) + self.shift
+        bend = bent(self.skewness, self.log_tail)
+        log_det = log_det[:, 0] + bend.forward_log_det_jacobian(w, 1) + self._log_volume()
+        return self.mean + self.sd * bend.forward(w), log_det
+
+    def back(self, z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """ξ of z, and log |∂ξ/∂z|."""
+        bend, u = bent(self.skewness, self.log_tail), (z - self.mean) / self.sd
+        w = tf.transpose(bend.inverse(u) - self.shift)
+        v = tf.transpose(tf.linalg.triangular_solve(self._affine(), w))
+        xi, log_det = self.couplings.back(v[:, None], self.none)
+        return xi[:, 0], log_det[:, 0] + bend.inverse_log_det_jacobian(u, 1) - self._log_volume()
+
+    def _affine(self) -> tf.Tensor:
+        """Lower triangular, times the Gaussian's."""
+        diagonal = tf.exp(tf.linalg.diag_part(self.turn))
+        return tf.matmul(self.C, tf.linalg.set_diag(tf.linalg.band_part(self.turn, -1, 0), diagonal))
+
+    def _log_volume(self) -> tf.Tensor:
+        sizes = tf.math.log(self.sd * tf.linalg.diag_part(self.C)) + tf.linalg.diag_part(self.turn)
+        return tf.reduce_sum(sizes)
