@@ -92,7 +92,7 @@ class HMC:
         self._foresee(log_density, state, begun)
         results, states, to_r_hat = kernel.bootstrap_results(state), np.empty((0, self.chains, d)), np.nan
         warm_up = -(-self.warm_up // self.block)
-        for k in tqdm(range(warm_up + self.most_draws // self.block), type(self).__name__, delay=3, leave=False):
+        for k in tqdm(range(warm_up + -(-self.most_draws // self.block)), type(self).__name__, delay=3, leave=False):
             started = time.perf_counter()
             found, _, results = advance(state, results, tf.constant(rng.integers(2**31, size=2), tf.int32))
             state = found[-1]

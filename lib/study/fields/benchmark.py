@@ -10,9 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+import pandas as pd
 import skfem
 from skfem.helpers import dot, grad
 
+from machinery.settings import project_root
 from pdevae import Cells, Diffusion, Forward, InverseProblem, Latents, Mesh, Source
 from pdevae._tensorflow import tf
 from pdevae.fem.solve import factorise
@@ -70,3 +72,9 @@ def readings(n: int = 256) -> np.ndarray:
     A, b, u, inside = skfem.condense(operator.assemble(basis), load.assemble(basis), D=basis.get_dofs())
     u[inside] = factorise(A).solve(b)
     return basis.probes(SENSORS.T) @ u
+
+
+def published() -> pd.DataFrame | None:
+    """The benchmark's own readings, where they stand beside the project: they are not ours to copy."""
+    path = project_root().parent / "shared" / "benchmark" / "readings.csv"
+    return pd.read_csv(path) if path.exists() else None

@@ -8,12 +8,14 @@ from functools import lru_cache
 
 import arviz
 import numpy as np
+import pandas as pd
 
 from pdevae import CVI, HMC, FlowVI, GaussianVI, Laplace, Posterior
 from pdevae._tensorflow import tf
 from study.fields import benchmark
 
 _CELLS = benchmark.SIDE**2
+NAMES = [f"log_theta_{k}" for k in range(_CELLS)]
 
 
 @lru_cache(maxsize=1)
@@ -23,15 +25,15 @@ def readings(squares: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Chains:
-    """``draws`` of each of some chains, every ``thin``-th kept, in coordinates of a flow."""
+    """``draws`` of each of some chains, in coordinates of a flow."""
 
     elements: str = "Q1"
     squares: int = 256
-    chains: int = 4
-    warm_up: int = 300
-    draws: int = 1000
-    thin: int = 5
-    leapfrogs: int = 10
+    chains: int = 8
+    warm_up: int = 200
+    draws: int = 400
+    leapfrogs: int = 20
+    vi_steps: int = 500
     flow_steps: int = 1500
 
 
@@ -40,8 +42,10 @@ class Method:
     name: str
     elements: str = "Q1"
     squares: int = 256
-    steps: int = 2000
+    vi_steps: int = 500
+    steps: int = 1500
     samples: int = 16
+    width: int = 96
 
 
 def made(config: Method, seed: int) -> dict:
@@ -54,29 +58,31 @@ def made(config: Method, seed: int) -> dict:
 def sampled(config: Chains, seed: int) -> dict:
     """ln θ_0 … ln θ_63 of the draws kept, a row each, with their chain and what a draw took."""
     problem = benchmark.problem(readings(config.squares), config.elements)
-    around = FlowVI(steps=config.flow_steps)
+    around = FlowVI(GaussianVI(steps=config.vi_steps, samples=16), steps=config.flow_steps)
     method = HMC(
         chains=config.chains,
         warm_up=config.warm_up,
+        block=min(50, config.draws),
         most_draws=config.draws,
         ess=np.inf,
         around=around,
         leapfrogs=config.leapfrogs,
     )
     found = method(problem, seed)
-    z = found.draws.reshape(config.chains, -1, _CELLS)[:, :: config.thin]
-    chain = np.repeat(np.arange(config.chains), z.shape[1]) + config.chains * seed
-    log_theta = benchmark.MEAN + benchmark.SD * z.reshape(-1, _CELLS)
-    rows = {f"log_theta_{k}": log_theta[:, k] for k in range(_CELLS)}
+    chain = np.repeat(np.arange(config.chains), len(found.draws) // config.chains) + config.chains * seed
+    log_theta = benchmark.MEAN + benchmark.SD * found.draws
+    rows = {name: log_theta[:, k] for k, name in enumerate(NAMES)}
     return {"chain": chain, "seconds": found.seconds, "setup": found.setup_seconds} | rows
 
 
 METHODS: dict[str, Callable[[Method], Callable[..., Posterior]]] = {
     "Laplace": lambda config: Laplace(),
-    "GaussianVI, full": lambda config: GaussianVI(steps=config.steps, samples=config.samples),
-    "GaussianVI, low-rank": lambda config: GaussianVI("low-rank", steps=config.steps, samples=config.samples),
-    "FlowVI": lambda config: FlowVI(steps=config.steps, samples=config.samples),
-    "CVI": lambda config: CVI(penalty="exact", steps=config.steps, samples=config.samples),
+    "GaussianVI, full": lambda config: GaussianVI(steps=config.vi_steps, samples=config.samples),
+    "GaussianVI, low-rank": lambda config: GaussianVI("low-rank", steps=config.vi_steps, samples=config.samples),
+    "FlowVI": lambda config: FlowVI(
+        GaussianVI(steps=config.vi_steps, samples=config.samples), steps=config.steps, samples=config.samples
+    ),
+    "CVI": lambda config: CVI(penalty="exact", steps=config.steps, samples=config.samples, width=config.width),
 }
 
 
@@ -97,16 +103,15 @@ def approximated(config: Method, seed: int) -> dict:
     }
 
 
-def reference(draws) -> dict[str, np.ndarray]:
-    """Of a table of draws: mean, sd, R-hat, effective size, Monte-Carlo error of the mean in sd, for each cell."""
-    names = [f"log_theta_{k}" for k in range(_CELLS)]
-    by_chain = [part[names].to_numpy() for _, part in draws.groupby("chain")]
+def reference(draws: pd.DataFrame) -> pd.DataFrame:
+    """Of a table of draws: moments and 90% of ln θ, R-hat, effective size, Monte-Carlo error in sd, for each cell."""
+    by_chain = [part[NAMES].to_numpy() for _, part in draws.groupby("chain")]
     least = min(map(len, by_chain))
     z = np.stack([part[:least] for part in by_chain])
     data = arviz.convert_to_dataset({"z": z})
     flat = z.reshape(-1, _CELLS)
     ess = arviz.ess(data).z.to_numpy()
-    return {
+    columns = {
         "cell": np.arange(_CELLS),
         "mean": flat.mean(axis=0),
         "sd": flat.std(axis=0),
@@ -117,3 +122,4 @@ def reference(draws) -> dict[str, np.ndarray]:
         "ess": ess,
         "error": 1 / np.sqrt(ess),
     }
+    return pd.DataFrame(columns).assign(method="HMC around a flow", seconds=draws.groupby("seed").seconds.first().sum())

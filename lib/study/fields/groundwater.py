@@ -5,16 +5,32 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from pdevae import Diffusion, Forward, GaussianField, InverseProblem, Latents, Mesh, Source, polygon
-from pdevae._tensorflow import tf
+from pdevae import (
+    CVI,
+    Diffusion,
+    Forward,
+    GaussianField,
+    GaussianVI,
+    InverseProblem,
+    Laplace,
+    Latents,
+    Mesh,
+    Posterior,
+    Source,
+    polygon,
+)
+from pdevae._tensorflow import graph, tf
 from pdevae.inference.encoder import random_places
 from pdevae.streams import random
 from study.streams import Stream
+from study.tables import columns, mesh_columns
 
 OUTLINE = [(0.0, 0.0), (1.2, -0.1), (2.2, 0.3), (2.4, 1.1), (1.7, 1.6), (0.7, 1.4), (-0.1, 0.9)]  # km
 RECHARGE = 1.0  # what rain adds, in units of conductivity × head / km²
@@ -71,3 +87,79 @@ class Truth:
 
     def on(self, nodes: int, modes: int) -> InverseProblem:
         return InverseProblem.on(forward(nodes, modes), self.wells, self.readings, self.noise)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A problem with so many modes on a mesh of so many nodes; its truth on a finer one with more modes."""
+
+    method: str
+    nodes: int = 1000
+    modes: int = 100
+    truth_nodes: int = 20_000
+    truth_modes: int = 200
+    wells: int = 60
+    noise: float = 0.02
+    vi_steps: int = 500
+    steps: int = 10_000
+    penalty: str = "multilevel"
+
+
+METHODS: dict[str, Callable[[Setting], Callable[..., Posterior]]] = {
+    "Laplace": lambda config: Laplace(),
+    "GaussianVI, low-rank": lambda config: GaussianVI("low-rank", rank=30, steps=config.vi_steps),
+    "CVI": lambda config: CVI(penalty=config.penalty, steps=config.steps, family="low-rank", rank=30, samples=8),
+}
+
+
+def _problem(config: Setting, seed: int) -> tuple[Truth, InverseProblem]:
+    truth = Truth.drawn(seed, config.truth_nodes, config.truth_modes, config.wells, config.noise)
+    return truth, truth.on(config.nodes, config.modes)
+
+
+def inferred(config: Setting, seed: int) -> dict:
+    """Coverage of the true field by 90% intervals at the nodes, its error, seconds, and what the check says."""
+    truth, problem = _problem(config, seed)
+    found = METHODS[config.method](config)(problem, seed=seed)
+    g, right = found.g(problem.mesh.points), truth.g(problem.mesh.points)
+    return {
+        "coverage": np.mean((right > g.low) & (right < g.high)),
+        "error": np.sqrt(np.mean((g.mean - right) ** 2)),
+        "width": np.mean(g.sd),
+        "seconds": found.seconds,
+        "k": found.check().k,
+    }
+
+
+def mapped(config: Setting, seed: int) -> dict:
+    """The true field, its posterior mean and sd and the head at the nodes; the wells."""
+    truth, problem = _problem(config, seed)
+    found = METHODS[config.method](config)(problem, seed=seed)
+    x = problem.mesh.points
+    g = found.g(x)
+    at = {"truth": truth.g(x), "mean": g.mean, "sd": g.sd, "head": problem.solve(tf.constant(found.mean[None]))[0]}
+    wells = dict(kind="well", x=truth.wells[:, 0], y=truth.wells[:, 1], head=truth.readings)
+    return columns(*mesh_columns(problem.mesh, **at), wells)
+
+
+def cost(config: Setting, seed: int) -> dict:
+    """Seconds of a step of CVI and of an exact gradient of log p(y, z), solve and adjoint; compilation apart."""
+    _, problem = _problem(config, seed)
+    method = METHODS["CVI"](config)
+    found = method(problem, seed=seed)
+    z = tf.constant(random(Stream.FIELDS, seed, 1).normal(size=(1, config.modes)))
+
+    @graph
+    def gradient(z):
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            value = problem.log_joint(z)
+        return tape.gradient(value, z)
+
+    seconds = []
+    for k in range(4):
+        begun = time.perf_counter()
+        gradient(z + 0.01 * k)
+        seconds.append(time.perf_counter() - begun)
+    step = (found.seconds - found.setup_seconds) / config.steps
+    return {"step": step, "tables": found.setup_seconds, "gradient": float(np.median(seconds[1:]))}
