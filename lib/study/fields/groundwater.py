@@ -138,6 +138,7 @@ def mapped(config: Setting, seed: int) -> dict:
     x = problem.mesh.points
     g = found.g(x)
     at = {"truth": truth.g(x), "mean": g.mean, "sd": g.sd, "head": problem.solve(tf.constant(found.mean[None]))[0]}
+    at["on_river"] = along_river(x)
     wells = dict(kind="well", x=truth.wells[:, 0], y=truth.wells[:, 1], head=truth.readings)
     return columns(*mesh_columns(problem.mesh, **at), wells)
 

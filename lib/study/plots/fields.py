@@ -44,7 +44,7 @@ def fig_benchmark(table: pd.DataFrame) -> Figure:
     for letter, k in zip("efg", shown):
         ax = axes[f"cell {k:.0f}"]
         draws = table[(table.kind == "draw") & (table.cell == k)]["mean"]
-        ax.hist(draws, 40, density=True, color="0.8")
+        ax.hist(draws, 40, density=True, color="0.8", label="chains")
         x = np.linspace(draws.min() - 1, draws.max() + 1, 200)
         for method in ("Laplace", "GaussianVI, full"):
             one = cells[(cells.method == method) & (cells.cell == k)]
@@ -52,8 +52,8 @@ def fig_benchmark(table: pd.DataFrame) -> Figure:
                 mean, sd = one["mean"].iloc[0], one.sd.iloc[0]
                 normal = np.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
                 ax.plot(x, normal, color=_METHODS[method][0], lw=1.4, label=method)
-        ax.axvline(truth[k], color="k", lw=0.8, ls="--")
-        ax.set(xlabel="ln θ", yticks=[], title=f"({letter}) Square {k:.0f}: chains in grey, truth dashed")
+        ax.axvline(truth[k], color="k", lw=0.8, ls="--", label="truth")
+        ax.set(xlabel="ln θ", yticks=[], title=f"({letter}) Square {k:.0f}")
     axes[f"cell {shown[0]:.0f}"].legend(frameon=False, fontsize=7)
     others = cells[~cells.method.str.startswith("HMC")]
     for place, (method, (colour, marker)) in enumerate(_METHODS.items()):
@@ -74,6 +74,8 @@ def fig_benchmark(table: pd.DataFrame) -> Figure:
     axes["time"].plot(right.seconds.iloc[0], right.error.median(), "*", color="k", ms=9, label="chains (MC error)")
     axes["time"].set(xscale="log", yscale="log", xlabel="seconds of one core", ylabel="error of the mean / sd")
     axes["time"].set_title("(h) Time to an accuracy")
+    plain_ticks(axes["time"].xaxis)
+    plain_ticks(axes["time"].yaxis)
     axes["time"].legend(frameon=False, fontsize=6)
     return figure
 
@@ -110,12 +112,15 @@ def fig_groundwater(table: pd.DataFrame) -> Figure:
         ("truth", "g = log conductivity", "(a) Truth", "viridis"),
         ("mean", "g", "(b) Posterior mean, wells", "viridis"),
         ("sd", "sd of g", "(c) Posterior sd", "magma"),
-        ("head", "head u", "(d) Head; river along the lower edge", "cividis"),
+        ("head", "head u", "(d) Head; the river in blue", "cividis"),
     ):
-        field(axes[key], mesh, nodes[key], label, cmap)
+        shared = nodes[["truth", "mean"]].to_numpy() if key in ("truth", "mean") else nodes[key].to_numpy()
+        field(axes[key], mesh, nodes[key], label, cmap, vmin=shared.min(), vmax=shared.max())
         axes[key].set_title(title)
         if key in ("mean", "head"):
             axes[key].plot(wells.x, wells.y, "o", color="w", mec="k", ms=3, mew=0.6)
+    river = nodes[nodes.on_river > 0].sort_values("x")
+    axes["head"].plot(river.x, river.y, color="#1f77b4", lw=3, solid_capstyle="round")
     judged = table[table.kind == "problem"]
     used = [method for method in _METHODS if method in set(judged.method)]
     for place, method in enumerate(used):

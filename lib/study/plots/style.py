@@ -44,8 +44,8 @@ def triangulation(table: pd.DataFrame) -> tuple[Triangulation, pd.DataFrame]:
     return Triangulation(nodes.x, nodes.y, triangles), nodes
 
 
-def field(ax: Axes, mesh: Triangulation, values, label: str, cmap: str = "viridis") -> None:
-    drawn = ax.tripcolor(mesh, values, shading="gouraud", cmap=cmap, rasterized=True)
+def field(ax: Axes, mesh: Triangulation, values, label: str, cmap: str = "viridis", **limits: float) -> None:
+    drawn = ax.tripcolor(mesh, values, shading="gouraud", cmap=cmap, rasterized=True, **limits)
     outline(ax, mesh)
     scale_below(ax, drawn, label)
 
