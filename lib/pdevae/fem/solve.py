@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ _NO_SOLUTION = (
     "narrower prior may help"
 )
 _WIDEST = 100  # band of a matrix that is factorised as such
+_MOST_KEPT = 300_000  # unknowns
 _AT_A_TIME = 32  # adjoint fields of a sensitivity
 # SuperLU frees memory only on the thread that took it, so each thread keeps to its samples
 _THREADS = [ThreadPoolExecutor(1) for _ in range(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))]
@@ -237,8 +238,13 @@ class Solver:
             working.result()
         return x
 
-    def _factors(self, K: np.ndarray, kept: dict[str, Any]) -> list:
-        """Of the matrix of each sample; the last ones are kept, for the adjoint comes right after the solve."""
+    def _factors(self, K: np.ndarray, kept: dict[str, Any]) -> Iterable:
+        """Of the matrix of each sample; the last ones are kept, for the adjoint comes right after the solve.
+
+        Not those of a large mesh, which take gigabytes each: these come one after the other.
+        """
+        if len(self.weak.inside) > _MOST_KEPT:
+            return (self._factored(self._matrix(K_m)) for K_m in K)
         if "K" not in kept or not np.array_equal(K, kept["K"]):
             kept.clear()
             kept["K"], kept["factors"] = K.copy(), [self._factored(self._matrix(K_m)) for K_m in K]
