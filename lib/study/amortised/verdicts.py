@@ -175,22 +175,27 @@ def break_even(row: pd.Series, peer: str) -> float:
 
 def trainer_bar(table: pd.DataFrame) -> Iterator[tuple]:
     """Error of plain Adam over that of others, where the issue is set: transport at the largest N, log a with d = 8."""
-    adam = table[table.method == "plain network, Adam"].set_index(["problem", "nodes", "modes", "width"])["median"]
+    case = ["problem", "nodes", "modes", "width"]
+    adam = table[table.method == "plain network, Adam"].set_index(case)
     for method, claim_id in (
         ("plain network, Gauss–Newton", "trainer_gauss_newton"),
         ("trunk by Adam, branch solved", "trainer_branch"),
     ):
-        one = table[table.method == method].set_index(["problem", "nodes", "modes", "width"])["median"]
-        ratio = (adam / one).dropna()
-        said = [f"{r:.1f} ({_named(*key)})" for key, r in ratio.items()]
+        one = table[table.method == method].set_index(case)
+        ratio, late = (adam["median"] / one["median"]).dropna(), one.used > 1.2 * one.seconds
+        said = [f"{r:.1f} ({_named(*key)}{_late(one.loc[key]) if late[key] else ''})" for key, r in ratio.items()]
         yield (
             claim_id,
             f"{method}: how many times lower the field's error than with a plain network by Adam in the same time",
             "≥ 5",
             ", ".join(said),
-            bool((ratio >= 5).all()),
+            bool((ratio[~late] >= 5).all()),
             _TRAINERS,
         )
+
+
+def _late(row: pd.Series) -> str:
+    return f"; not counted: it took {row.used:.0f} s for {row.seconds:.0f}"
 
 
 def _named(problem: str, nodes: int, modes: int, width: int) -> str:
