@@ -138,7 +138,7 @@ def fig_amortised_cost(table: pd.DataFrame) -> Figure:
         ax.set(
             xscale="log", yscale="log", xlabel="problems", ylabel="seconds in all", title=f"({letter}) {nodes:,} nodes"
         )
-    axes[f"even {shown[0]}"].legend(frameon=False, fontsize=7)
+    axes[f"even {shown[0]}"].legend(frameon=False, fontsize=7, loc="upper left")
     ax = axes["each"]
     columns = {
         "encoder_batched": ("encoder, in batches", "^"),
@@ -156,7 +156,8 @@ def fig_amortised_cost(table: pd.DataFrame) -> Figure:
         ylabel="milliseconds a problem",
         title="(g) One posterior, training apart",
     )
-    ax.legend(frameon=False, fontsize=7)
+    ax.set_ylim(top=2e2 * ax.get_ylim()[1])
+    ax.legend(frameon=False, fontsize=7, ncols=3, loc="upper left")
     return figure
 
 
