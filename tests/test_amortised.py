@@ -107,7 +107,8 @@ def test_saved_decoder_comes_back_and_is_refused_for_another_problem(decoder, tm
         ),
         "boundary": pdevae.Forward(mesh, decoder.forward.equation, pdevae.Latents(tau=pdevae.Normal(2)), 1.0),
     }
-    for what, other in others.items():
+    without_flow = transport(mesh.no_flow(lambda x: x[:, 0] > 0))
+    for what, other in [*others.items(), ("boundary", without_flow)]:
         with pytest.raises(pdevae.UserError, match=what):
             pdevae.Decoder.load(path, other)
     path.write_bytes(b"nothing")

@@ -229,6 +229,7 @@ class Signature(NamedTuple):
     size: np.ndarray  # d
     area: np.ndarray
     edge: np.ndarray  # [k] the boundary's values continued
+    factor: np.ndarray  # [k] what vanishes where u is held, and not where there is no flow
     equation: np.ndarray  # fluxes and volumes for given z, u and gradients
 
 
@@ -240,10 +241,11 @@ def _signature(forward: Forward, x: np.ndarray | None = None) -> Signature:
     z, u, grad = (tf.constant(rng.normal(size=shape)) for shape in ((4, d), (4, len(x)), (4, len(x), 2)))
     parts = flux_and_volume(forward.equation, tf.constant(x), forward.latents.seen(z), u, grad)
     said = [np.broadcast_to(part, grad.shape[: part.shape.rank]).ravel() for part in parts if part is not None]
-    nothing = lambda x, z: tf.zeros([1, x.shape[0]], tf.float64)  # noqa: E731
-    edge = forward.weak.read(nothing, None, *forward.weak.corners_at(x)).numpy()[0]
+    corners = forward.weak.corners_at(x)
+    of = lambda value: lambda x, z: tf.fill([1, x.shape[0]], tf.constant(value, tf.float64))  # noqa: E731
+    edge, whole = (forward.weak.read(of(value), None, *corners).numpy()[0] for value in (0.0, 1.0))
     area = float(tf.reduce_sum(forward.weak.elements.area))
-    return Signature(x, np.array(d), np.array(area), edge, np.concatenate(said))
+    return Signature(x, np.array(d), np.array(area), edge, whole - edge, np.concatenate(said))
 
 
 def _differences(kept: Signature, forward: Forward) -> str:
@@ -257,6 +259,8 @@ def _differences(kept: Signature, forward: Forward) -> str:
     if abs(here.area / kept.area - 1) > 0.03:
         return "region"
     if not np.allclose(here.edge, kept.edge, rtol=0.02, atol=0.02 * max(np.ptp(kept.edge), 1e-12)):
+        return "boundary"
+    if not np.allclose(here.factor, kept.factor, atol=0.1):  # of meshes of any size
         return "boundary"
     if here.equation.shape != kept.equation.shape or not np.allclose(here.equation, kept.equation, rtol=1e-6):
         return "equation or prior"
