@@ -19,6 +19,7 @@ from study.plots.aquifer_tables import tab_aquifer_results, tab_fwd_surrogate
 from study.plots.borrow import fig_your_own_problem, fig_your_own_unknowns
 from study.plots.choices_tables import tab_choices, tab_choices_tested
 from study.plots.diagrams import fig_pde_reg_decoder, fig_vae_models
+from study.plots.fields import fig_benchmark, fig_groundwater, tab_benchmark
 from study.plots.forward import fig_fem_explan, fig_pde_as_smoothers
 from study.plots.jura import fig_jura_coefficients, fig_jura_cv, fig_jura_errors, fig_jura_maps, fig_jura_resplits
 from study.plots.jura_tables import tab_jura_printed_sets, tab_jura_results, tab_metals, tab_vae_networks
@@ -51,6 +52,9 @@ __all__ = [
     "fig_aquifer_uncertainty",
     "tab_aquifer_results",
     "tab_fwd_surrogate",
+    "fig_benchmark",
+    "fig_groundwater",
+    "tab_benchmark",
     "fig_accuracy_exper",
     "fig_calibration",
     "fig_fem_explan",
