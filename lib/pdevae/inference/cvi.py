@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -27,12 +27,15 @@ from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term
 from pdevae.inference.fit import Descent, falling_adam
 from pdevae.inference.forward import Forward
+from pdevae.inference.gauss_newton import GaussNewton
 from pdevae.inference.gaussian import Family, Gaussian, antithetic
 from pdevae.inference.network import Separable, penalty_of, size_by_equation
 from pdevae.inference.posterior import Posterior
 from pdevae.inference.problem import InverseProblem
 from pdevae.inference.schedules import Geometric, Schedule
 from pdevae.penalties import Penalty, named
+
+_ROUNDS, _OF_Q = 20, 250  # turns of a decoder by Gauss–Newton and q by Adam, and steps of q in each
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,10 @@ class CVI:
     ``decoder``: a Keras model of a place and a latent side by side [n, 2 + d], or any μ(x, z) with
     ``trainable_variables``; by default :class:`~pdevae.inference.network.Separable` of this ``width``. ``eps``: first
     and last ε, as shares of the load's norm, or a schedule. ε is held at its end for the last third of the steps: one
-    that shrinks to the last step leaves the decoder behind and q too wide.
+    that shrinks to the last step leaves the decoder behind and q too wide. ``trainer``: by default Adam; with
+    :class:`~pdevae.GaussNewton`, whose steps are few and dear, the penalty alone moves the decoder, in turn with q.
+    ``around`` a method such as :class:`~pdevae.Laplace`, q starts as its Gaussian, not as the prior, and z is seen in
+    its coordinates: for many latents, or readings that say much.
 
     >>> found = CVI(penalty="exact", steps=2000)(problem)
     >>> bool(abs(found.a().mean[0] - 2) < 0.2)
@@ -61,12 +67,18 @@ class CVI:
     rank: int = 10
     width: int = 48
     depth: int = 2
+    trainer: Callable[[int], Any] | None = None
+    around: Callable[..., Posterior] | None = None
     compiled: bool = True
+
+    def __post_init__(self):
+        if self.around is not None and self.serves == "prior":
+            raise UserError('a decoder that serves="prior" is trained before there are readings: leave out around')
 
     def __call__(self, problem: InverseProblem, seed: int = 0) -> Posterior:
         training = training_of(self, problem.forward, len(problem.sensors))
-        training.take(problem, seed)
         begun = time.perf_counter()
+        training.take(problem, seed)
         history = training.run()
         seconds = time.perf_counter() - begun
         q = training.q
@@ -100,7 +112,8 @@ class Training:
         begun = time.perf_counter()
         self.method, self.forward, self.size = method, forward, forward.latents.size
         self.penalty = method.penalty_for(forward)
-        self.q = Gaussian.trainable(self.size, method.family, method.rank, dtype=tf.float32)
+        self.v = Gaussian.trainable(self.size, method.family, method.rank, dtype=tf.float32)
+        self.centre, self.C = tf.Variable(tf.zeros([self.size])), tf.Variable(tf.eye(self.size))
         self.mu, self.decoder = self._decoder()
         self.start = [np.array(v) for v in self.decoder.trainable_variables]
         self.schedule = method.eps if callable(method.eps) else self._schedule(*method.eps)
@@ -119,13 +132,19 @@ class Training:
 
     def _descents(self) -> list[Descent]:
         """One for all, or one for the decoder and then one for q."""
-        decoder, q = self.decoder.trainable_variables, self.q.trainable_variables
-        parts = [(self._joint, [*decoder, *q], "CVI")]
-        if self.method.serves == "prior":
-            parts = [(self._over_prior, decoder, "decoder"), (self._q_alone, q, "q")]
-        compiled = self.method.compiled and self.penalty.compiles and self.method.steps >= 500
-        adam = lambda: falling_adam(self.method.learning_rate, self.method.steps)  # noqa: E731
-        return [Descent(loss, variables, adam(), compiled, what) for loss, variables, what in parts]
+        decoder, q = self.decoder.trainable_variables, self.v.trainable_variables
+        steps, adam = self.method.steps, partial(falling_adam, self.method.learning_rate)
+        optimiser = (self.method.trainer or adam)(steps)
+        rows = isinstance(optimiser, GaussNewton)  # it is faster in a graph that XLA leaves alone
+        compiled = self.method.compiled and self.penalty.compiles and (steps >= 500 or rows)
+        if not rows and self.method.serves != "prior":
+            return [Descent(self._joint, [*decoder, *q], optimiser, compiled, "CVI")]
+        loss = self._decoder_rows if rows else self._over_prior
+        self.q_steps = _ROUNDS * _OF_Q if rows else steps
+        return [
+            Descent(loss, decoder, optimiser, compiled and not rows, "decoder"),
+            Descent(self._q_alone, q, adam(self.q_steps), compiled, "q"),
+        ]
 
     def take(self, problem: InverseProblem, seed: int) -> None:
         """Begin again with these readings."""
@@ -139,17 +158,38 @@ class Training:
             (self.seed, seed),
         ):
             variable.assign(tf.cast(value, variable.dtype))
-        q = [np.zeros(v.shape, np.float32) for v in self.q.trainable_variables]
-        if self.q.beside is not None:
+        if self.method.around is not None:
+            start = self.method.around(problem, seed=seed)
+            self.centre.assign(start.mean)
+            self.C.assign(np.linalg.cholesky(start.covariance))
+        q = [np.zeros(v.shape, np.float32) for v in self.v.trainable_variables]
+        if self.v.beside is not None:
             q[-1] = np.array(Gaussian.trainable(self.size, "low-rank", self.method.rank).beside)
         start = self.start
         if isinstance(self.decoder, Separable) and self.method.serves != "prior":
             start = self.decoder.start(seed)
             self.decoder.scale.assign(self._typical_size(problem))
-        self.descents[-1].begin_again(q if self.method.serves == "prior" else [*start, *q])
+        if len(self.descents) == 1:
+            return self.descents[0].begin_again([*start, *q])
+        self.descents[1].begin_again(q)
+        if self.method.serves != "prior":
+            self.descents[0].begin_again(start)
 
     def run(self) -> np.ndarray:
-        return self.descents[-1].run(self.method.steps)
+        if len(self.descents) == 1:
+            return self.descents[0].run(self.method.steps)
+        if self.method.serves == "prior":
+            return self.descents[1].run(self.q_steps)
+        decoder, q = self.descents
+        for k in range(1, _ROUNDS + 1):
+            decoder.run(k * self.method.steps // _ROUNDS)
+            history = q.run(k * _OF_Q)
+        return history
+
+    @property
+    def q(self) -> Gaussian:
+        """Of z."""
+        return self.v if self.method.around is None else self.v.moved(self.centre, self.C)
 
     def field(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The decoder's u [k, n] at places for each z."""
@@ -157,7 +197,7 @@ class Training:
 
     def frozen_field(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """:meth:`field` as it is now: another run moves the decoder on."""
-        variables = [*self.decoder.trainable_variables]
+        variables = [*self.decoder.trainable_variables, self.centre, self.C]
         if isinstance(self.decoder, Separable):
             variables.append(self.decoder.scale)
         values = [np.array(v) for v in variables]
@@ -180,7 +220,14 @@ class Training:
         u = field(tf.zeros([3, 2]), tf.zeros([2, d]))
         if u.shape != [2, 3]:
             raise UserError(f"the decoder gives {u.shape} for 3 places and 2 samples of z: it must give [2, 3]")
-        return (lambda x, seen: field(x, seen.whitened)), given
+        return (lambda x, seen: field(x, self._standard(seen.whitened))), given
+
+    def _standard(self, z: tf.Tensor) -> tf.Tensor:
+        """z in the coordinates that it is looked for ``around``."""
+        if self.method.around is None:
+            return z
+        away = tf.transpose(tf.cast(z, tf.float32) - self.centre)
+        return tf.cast(tf.transpose(tf.linalg.triangular_solve(self.C, away)), z.dtype)
 
     def _typical_size(self, problem: InverseProblem) -> float:
         """About how large w·μ must be: the readings, less the boundary's values."""
@@ -200,15 +247,28 @@ class Training:
         return tf.stack([step, self.seed])
 
     def _drawn(self, step, times: int = 1) -> tf.Tensor:
-        return self.q.draw(antithetic(times * self.method.samples, self.q.noise_shape, self._key(step), tf.float32))
+        return self.q.draw(antithetic(times * self.method.samples, self.v.noise_shape, self._key(step), tf.float32))
 
     def _joint(self, step) -> tf.Tensor:
-        z = self._drawn(step)
-        served = z
-        if self.method.serves == "wider":
-            served = tf.stop_gradient(self.q.mean + self.method.spread * (z - self.q.mean))
-        eps = tf.cast(self.schedule(step), tf.float32)
-        return self._fit(z) + self._held(served, step) / (2 * eps**2)
+        z, eps = self._drawn(step), tf.cast(self.schedule(step), tf.float32)
+        return self._fit(z) + self._held(self._served(z), step) / (2 * eps**2)
+
+    def _served(self, z: tf.Tensor) -> tf.Tensor:
+        """Where the penalty is taken, for z drawn of q."""
+        if self.method.serves == "q":
+            return z
+        return tf.stop_gradient(self.q.mean + self.method.spread * (z - self.q.mean))
+
+    def _decoder_rows(self, number) -> tf.Tensor:
+        """Of one z: rows whose squares sum to the penalty."""
+        normal = tf.random.stateless_normal([1, *self.v.noise_shape], self._key(number))
+        z = self.method.spread * normal if self.method.serves == "prior" else self._served(self.q.draw(normal))
+        rows, other = self.penalty.pair(self.mu, self._seen(z), self._key(number))
+        if rows is not other:
+            raise UserError(
+                f"Gauss–Newton needs a norm, which {type(self.penalty).__name__} is not: use two-level, say"
+            )
+        return tf.cast(rows[0], tf.float32) / tf.cast(self.schedule(0), tf.float32)
 
     def _over_prior(self, step) -> tf.Tensor:
         normal = antithetic(self.method.samples, [self.size], self._key(step), tf.float32)

@@ -79,6 +79,13 @@ class Gaussian:
         """m + Cξ for standard normal ξ [..., *noise_shape]; axes before those are draws."""
         return self.mean + tf.linalg.matvec(self.factor(), normal)
 
+    def moved(self, mean: Tensor, C: Tensor) -> Gaussian:
+        """Of mean + Cz for z of this one; C [d, d] lower triangular."""
+        if self.beside is not None:
+            raise UserError("a low-rank q has coordinates of its own: use family full or diagonal")
+        below, log_scale = tf.matmul(C, self.factor()), self.log_scale + tf.math.log(tf.linalg.diag_part(C))
+        return Gaussian(mean + tf.linalg.matvec(C, self.mean), log_scale, below)
+
     def covariance(self) -> tf.Tensor:
         C = self.factor()
         return tf.matmul(C, C, transpose_b=True)

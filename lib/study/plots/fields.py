@@ -17,6 +17,7 @@ _METHODS = {
     "GaussianVI, full": (_C[0], "o"),
     "FlowVI": (_C[2], "^"),
     "CVI": (_C[3], "D"),
+    "HMC": ("k", "*"),
 }
 _SIDE, _NEAR = 8, 0.25
 
@@ -94,13 +95,14 @@ def tab_benchmark(table: pd.DataFrame) -> Table:
                     f"{row.worst:.2f}",
                     f"{row.least_ratio:.2f} to {row.largest_ratio:.2f}",
                     f"{row.k:.2f}",
+                    f"{100 * row.field:.0f}%" if row.field else "",
                     f"{row.seconds:.0f}",
                 ]
                 for row in part.itertuples(index=False)
             ]
         )
-    head = ["Method", "near, of 64", "median", "worst", "sd ratio", "k", "seconds"]
-    return Table("lrrrlrr", head, rows)
+    head = ["Method", "near, of 64", "median", "worst", "sd ratio", "k", "decoder", "seconds"]
+    return Table("lrrrlrrr", head, rows)
 
 
 def fig_groundwater(table: pd.DataFrame) -> Figure:
@@ -122,9 +124,10 @@ def fig_groundwater(table: pd.DataFrame) -> Figure:
     river = nodes[nodes.on_river > 0].sort_values("x")
     axes["head"].plot(river.x, river.y, color="#1f77b4", lw=3, solid_capstyle="round")
     judged = table[table.kind == "problem"]
-    used = [method for method in _METHODS if method in set(judged.method)]
-    for place, method in enumerate(used):
-        one = judged[judged.method == method].coverage
+    groups = dict(list(judged.groupby(["method", "modes"]).coverage))
+    used = sorted(groups, key=lambda key: (key[1], list(_METHODS).index(key[0])))
+    for place, (method, modes) in enumerate(used):
+        one = groups[method, modes]
         axes["coverage"].plot(
             place + np.linspace(-0.2, 0.2, len(one)), one, _METHODS[method][1], color=_METHODS[method][0]
         )
@@ -134,10 +137,12 @@ def fig_groundwater(table: pd.DataFrame) -> Figure:
         ylabel="coverage of 90% intervals", title="(e) A problem a point, the mean a line", ylim=(0, 1)
     )
     axes["coverage"].set_xticks(range(len(used)))
-    axes["coverage"].set_xticklabels([method.replace(", ", "\n") for method in used], fontsize=7)
+    labels = [f"{method.replace(', ', chr(10))}\nd = {modes:.0f}" for method, modes in used]
+    axes["coverage"].set_xticklabels(labels, fontsize=5.5)
     cost = table[table.kind == "cost"].groupby("nodes").median(numeric_only=True)
     axes["cost"].plot(cost.index, 1e3 * cost.step, "D-", color=_C[3], label="step of CVI, multilevel")
     axes["cost"].plot(cost.index, 1e3 * cost.gradient, "o-", color="0.4", label="exact gradient")
+    axes["cost"].plot(cost.index, 1e3 * cost.laplace, "v-", color=_C[5], label="Laplace's posterior")
     axes["cost"].set(
         xscale="log", yscale="log", xlabel="nodes", ylabel="milliseconds", title="(f) Cost against the mesh"
     )
