@@ -94,10 +94,10 @@ def export(problem: pdevae.InverseProblem, path) -> None:
     )
 
 
-def run_peer(peer: str, script: str, problem: pdevae.InverseProblem, budget: float) -> dict:
+def run_peer(peer: str, script: str, problem: pdevae.InverseProblem, budget: float, write=export) -> dict:
     """Its process, with its own folder on the path; what it left behind."""
     given, left = BUILD / "problem.npz", BUILD / "left.npz"
-    export(problem, given)
+    write(problem, given)
     left.unlink(missing_ok=True)
     command = [sys.executable, str(common.HERE / "peers" / script), str(given), str(left), str(budget)]
     environment = os.environ | {"PYTHONPATH": str(BUILD / peer), "TF_CPP_MIN_LOG_LEVEL": "3"}

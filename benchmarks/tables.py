@@ -19,6 +19,12 @@ SECTIONS = {
         "mean is, and stays, within 0.25 exact standard deviations and the standard deviations within a factor 1.25; "
         "empty unless each problem got there.",
     ),
+    "peers_fields": (
+        "An unknown field by what one would pick instead",
+        "peers_fields.py",
+        "Notebook 08's groundwater problem, one thread. Errors of the means in standard deviations of our own chains, "
+        "*chains_…*; coverage of the true field by 90% intervals.",
+    ),
     "peers_fem": (
         "Finite elements: assembly and solve",
         "peers_fem.py",

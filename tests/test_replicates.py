@@ -46,6 +46,11 @@ def test_configuration_is_part_of_the_key_and_of_the_table(project):
     assert table.seed.tolist() == [0, 1, 0, 1]
 
 
+def test_what_measures_time_runs_alone(project):
+    table = replicates.run(toy.interval, [{"seconds": 0.3}], range(4), alone=True).sort_values("begun")
+    assert (table.begun.to_numpy()[1:] >= table.ended.to_numpy()[:-1]).all()
+
+
 def test_fresh_computes_again(project, monkeypatch):
     replicates.run(toy.slow_square, [config(project)], range(2))
     monkeypatch.setenv("PDEVAE_RUN", json.dumps({"jobs": 2, "fresh": True}))

@@ -13,6 +13,12 @@ def slow_square(config: dict, seed: int) -> dict:
     return {"value": seed**2 + config["offset"]}
 
 
+def interval(config: dict, seed: int) -> dict:
+    begun = time.time()
+    time.sleep(config["seconds"])
+    return {"begun": begun, "ended": time.time()}
+
+
 def failing(config: dict, seed: int) -> dict:
     raise ValueError(f"seed {seed} cannot be")
 

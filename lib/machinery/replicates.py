@@ -28,8 +28,11 @@ from pdevae.errors import UserError
 Replicate = Callable[[Any, int], dict]  # of a dict, or of the dataclass that its first argument is annotated with
 
 
-def run(function: Replicate, configs: Iterable[dict], seeds: Iterable[int]) -> pd.DataFrame:
-    """Every configuration with every seed, as one tidy table: configuration, seed, results."""
+def run(function: Replicate, configs: Iterable[dict], seeds: Iterable[int], alone: bool = False) -> pd.DataFrame:
+    """Every configuration with every seed, as one tidy table: configuration, seed, results.
+
+    ``alone``: one after the other, for replicates that measure time.
+    """
     configs = list(configs)
     for config in configs:
         _typed(function, config)  # a wrong name is refused here, not by a worker
@@ -50,31 +53,32 @@ def run(function: Replicate, configs: Iterable[dict], seeds: Iterable[int]) -> p
             found[number] = result
     _say(function, len(tasks), len(found), misses)
     missing = [number for number in range(len(tasks)) if number not in found]
-    for number, result in _compute(function, tasks, missing):
+    for number, result in _compute(function, tasks, missing, alone):
         cache.save(folder, tasks[number], result)
         found[number] = result
     return pd.concat([_rows(key, found[number]) for number, key in enumerate(tasks)], ignore_index=True)
 
 
-def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int]):
+def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int], alone: bool):
     """Results as they arrive: (number, result)."""
     if not missing:
         return
     dask = client()
     with Progress(total=len(missing), desc=function.__name__) as bar:
         try:
-            futures = {
-                dask.submit(_replicate, function, key.config, key.seed, cache.digest(key.code), pure=False): n
-                for n, key in ((n, tasks[n]) for n in missing)
-            }
-            for future in as_completed(futures):
-                if future.status == "error":
-                    reason = future.exception()  # gone once cancelled
-                    dask.cancel(list(futures))
-                    raise _failure(function, tasks[futures[future]], reason) from reason
-                yield futures[future], future.result()
-                bar.update()
-                future.release()
+            for together in [[n] for n in missing] if alone else [missing]:
+                futures = {
+                    dask.submit(_replicate, function, key.config, key.seed, cache.digest(key.code), pure=False): n
+                    for n, key in ((n, tasks[n]) for n in together)
+                }
+                for future in as_completed(futures):
+                    if future.status == "error":
+                        reason = future.exception()  # gone once cancelled
+                        dask.cancel(list(futures))
+                        raise _failure(function, tasks[futures[future]], reason) from reason
+                    yield futures[future], future.result()
+                    bar.update()
+                    future.release()
         except (CancelledError, OSError, RuntimeError) as error:  # what Dask says without its scheduler
             kept, where = len(tasks) - len(missing) + bar.n, getattr(dask.scheduler, "address", "its address")
             raise UserError(

@@ -159,9 +159,9 @@ class Training:
         ):
             variable.assign(tf.cast(value, variable.dtype))
         if self.method.around is not None:
-            start = self.method.around(problem, seed=seed)
-            self.centre.assign(start.mean)
-            self.C.assign(np.linalg.cholesky(start.covariance))
+            near = self.method.around(problem, seed=seed)
+            self.centre.assign(near.mean)
+            self.C.assign(np.linalg.cholesky(near.covariance))
         q = [np.zeros(v.shape, np.float32) for v in self.v.trainable_variables]
         if self.v.beside is not None:
             q[-1] = np.array(Gaussian.trainable(self.size, "low-rank", self.method.rank).beside)

@@ -200,9 +200,9 @@ def _features(forward: Forward, config: Trainer, seed: int):
 def _branch(forward: Forward, config: Trainer, seed: int):
     """Decoder.train, its steps by what two short runs take."""
     train = lambda steps: Decoder.train(forward, "exact", steps, width=config.width, seed=seed)  # noqa: E731
-    short, longer = train(500).seconds, train(1000).seconds
-    rest = max(2 * short - longer, 0.0)  # what does not grow with steps
-    steps = max(int(500 * (config.seconds - rest) / max(longer - short, 1e-3)), 500)
+    short, longer = train(500).seconds, train(3500).seconds
+    each = max(longer - short, 1e-3) / 3000
+    steps = max(int((config.seconds - short) / each) + 500, 500)
     decoder = train(steps)
     base, at_nodes = decoder.reader(forward.mesh.points)
     return (lambda z: base + decoder.branch(tf.constant(z)).numpy() @ at_nodes.T), decoder.seconds, steps

@@ -55,7 +55,9 @@ def fig_benchmark(table: pd.DataFrame) -> Figure:
                 ax.plot(x, normal, color=_METHODS[method][0], lw=1.4, label=method)
         ax.axvline(truth[k], color="k", lw=0.8, ls="--", label="truth")
         ax.set(xlabel="ln θ", yticks=[], title=f"({letter}) Square {k:.0f}")
-    axes[f"cell {shown[0]:.0f}"].legend(frameon=False, fontsize=7)
+    first = axes[f"cell {shown[0]:.0f}"]
+    first.set_ylim(top=1.4 * first.get_ylim()[1])
+    first.legend(frameon=False, fontsize=7, ncols=2)
     others = cells[~cells.method.str.startswith("HMC")]
     for place, (method, (colour, marker)) in enumerate(_METHODS.items()):
         one = others[others.method == method].set_index("cell")
@@ -75,7 +77,8 @@ def fig_benchmark(table: pd.DataFrame) -> Figure:
     axes["time"].plot(right.seconds.iloc[0], right.error.median(), "*", color="k", ms=9, label="chains (MC error)")
     axes["time"].set(xscale="log", yscale="log", xlabel="seconds of one core", ylabel="error of the mean / sd")
     axes["time"].set_title("(h) Time to an accuracy")
-    plain_ticks(axes["time"].xaxis)
+    axes["time"].set_xticks([1, 10, 100, 1000, 10000], ["1", "10", "100", "1,000", "10,000"])
+    axes["time"].set_xlim(1, 10000)
     plain_ticks(axes["time"].yaxis)
     axes["time"].legend(frameon=False, fontsize=6)
     return figure

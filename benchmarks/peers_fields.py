@@ -1,0 +1,161 @@
+"""A groundwater field by what a user would pick instead, against long chains: seconds, moments, coverage.
+
+    .venv/bin/python benchmarks/peers_fields.py           # about half an hour on an idle machine
+    .venv/bin/python benchmarks/peers_fields.py --seeds 1 --nodes 300 --modes 20 --draws 200 --budget 60
+
+Notebook 08's problem. One thread each, one after the other, each run saved as it ends (build/peers/runs); writes
+benchmarks/peers_fields.csv and the bars. CUQIpy samples in Laplace's coordinates; its linear-RTO needs a forward map
+that is linear in z, which this is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import common
+import numpy as np
+import pandas as pd
+import peers
+from tqdm import tqdm
+from virtual_observables import VirtualObservables
+
+import pdevae
+from machinery.files import write_text
+from pdevae import CVI, HMC, GaussianVI, InverseProblem, Laplace
+from pdevae._tensorflow import tf
+from study.fields import groundwater
+
+CUQI = "CUQIpy, NUTS"
+COMMON = {"steps": 4000, "samples": 8, "width": 96, "around": Laplace()}
+METHODS = {
+    "Laplace": Laplace(),
+    "GaussianVI, low-rank": GaussianVI("low-rank", rank=30),
+    "CVI, two-level (ours)": CVI(penalty="two-level", spread=1.2, **COMMON),
+    "CVI, two-level, serving q": CVI(penalty="two-level", serves="q", **COMMON),
+    "virtual observables (WNVI's idea)": CVI(
+        penalty=lambda mesh, equation: VirtualObservables(mesh, equation, groundwater.river_head), serves="q", **COMMON
+    ),
+}
+
+
+def export(problem: InverseProblem, path) -> None:
+    """The discretised problem for programs that do not know pdevae."""
+    mesh, latents = problem.mesh, problem.latents
+    seen = latents.seen(tf.constant(np.eye(problem.size)))
+    unit = pdevae.WeakForm(mesh, pdevae.Diffusion(1.0) - pdevae.Source(groundwater.RECHARGE))
+    np.savez(
+        path,
+        B=seen.g(problem.forward.form.places).numpy().T,
+        K=unit.element_system()[0][0].numpy(),
+        triangles=mesh.triangles,
+        inside=mesh.interior,
+        known=np.where(mesh.is_boundary, problem.forward.form.known, 0.0),
+        f=unit.load(),
+        read=problem.read.toarray(),
+        y=problem.readings,
+        sigma=problem.noise,
+    )
+
+
+def judged(z: np.ndarray, reference: dict, truth: groundwater.Truth, problem: InverseProblem) -> dict:
+    """Draws z [k, d] against the chains' moments, and against the true field."""
+    mean, sd = np.array(reference["mean"]), np.array(reference["sd"])
+    off, ratio = np.abs(z.mean(axis=0) - mean) / sd, z.std(axis=0) / sd
+    g = problem.latents.seen(tf.constant(z)).g(tf.constant(problem.mesh.points)).numpy()
+    low, high = np.quantile(g, [0.05, 0.95], axis=0)
+    right = truth.g(problem.mesh.points)
+    return {
+        "median_error": np.median(off),
+        "worst_error": off.max(),
+        "least_ratio": ratio.min(),
+        "largest_ratio": ratio.max(),
+        "coverage": np.mean((right > low) & (right < high)),
+    }
+
+
+def kept(name: str, run) -> dict:
+    """What ``run`` gave before, or gives now."""
+    path = peers.BUILD / "runs" / f"field-{name}.json".replace(" ", "_")
+    if not path.exists():
+        write_text(path, json.dumps(run(), default=lambda value: np.asarray(value).tolist()))
+    return json.loads(path.read_text())
+
+
+def chains(problem: InverseProblem, draws: int, seed: int) -> dict:
+    found = HMC(warm_up=draws // 2, most_draws=draws, ess=np.inf, leapfrogs=10)(problem, seed)
+    said = found.diagnostics
+    more = {"seconds": found.seconds, "r_hat": said["r_hat"], "ess": said["ess"]}
+    return {"mean": found.mean, "sd": found.sd, **more}
+
+
+def by(name: str, problem: InverseProblem, budget: float, seed: int) -> tuple[np.ndarray, dict]:
+    if name in METHODS:
+        found = METHODS[name](problem, seed=seed)
+        return found.draws, {"seconds": found.seconds}
+    left = peers.run_peer("cuqipy", "cuqipy_field.py", problem, budget, export)
+    if "status" in left:
+        return np.empty((0, problem.size)), left
+    return left["draws"], {"seconds": float(left["times"][-1]) if len(left["times"]) else budget}
+
+
+def one(name: str, seed: int, options) -> dict:
+    sizes = (options.nodes, options.modes)
+    truth = groundwater.Truth.drawn(seed, 20 * options.nodes, 2 * options.modes, 60, 0.02)
+    problem = truth.on(*sizes)
+    tag = f"{sizes[0]}-{sizes[1]}-{seed}-{options.draws}"
+    reference = kept(f"chains-{tag}", lambda: chains(problem, options.draws, seed))
+
+    def run():
+        draws, said = by(name, problem, options.budget, seed)
+        return said | (judged(draws, reference, truth, problem) if len(draws) else {})
+
+    known = {"method": name, "nodes": sizes[0], "modes": sizes[1], "seed": seed, "status": "ok"}
+    chain = {f"chains_{key}": reference[key] for key in ("seconds", "r_hat", "ess")}
+    return known | kept(f"{name}-{tag}-{options.budget:g}", run) | chain
+
+
+def bars(table: pd.DataFrame) -> None:
+    made = common.Bars("peers_fields")
+    middle = table.groupby("method", sort=False).median(numeric_only=True)
+    said = lambda row: f"{row.median_error:.2f} sd (worst {row.worst_error:.2f}), {row.seconds:.0f} s"  # noqa: E731
+    ours, q, weak = (middle.loc[name] for name in list(METHODS)[2:])
+    size = f"groundwater, {int(ours.modes)} modes, {int(ours.nodes):,} nodes"
+    made.add(
+        "fields_virtual_observables",
+        f"CVI nearer to the chains' means than with virtual observables (WNVI's idea) in as many steps, {size}",
+        "nearer",
+        f"{said(ours)}; serving q alone {said(q)}; virtual observables {said(weak)}",
+        bool(ours.median_error < weak.median_error),
+    )
+    theirs = middle.loc[CUQI]
+    made.add(
+        "fields_cuqipy",
+        f"CVI's time against that of CUQIpy's NUTS in Laplace's coordinates, {size}",
+        "less time",
+        f"CVI {said(ours)}; CUQIpy {said(theirs)}",
+        bool(ours.seconds < theirs.seconds),
+    )
+    made.record()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--modes", type=int, default=100)
+    parser.add_argument("--draws", type=int, default=800, help="of each of the four chains to compare with")
+    parser.add_argument("--budget", type=float, default=300.0, help="seconds that CUQIpy may take")
+    options = parser.parse_args()
+    common.one_thread()
+    peers.install("cuqipy")
+    todo = [(name, seed) for seed in range(options.seeds) for name in [*METHODS, CUQI]]
+    table = pd.DataFrame([one(name, seed, options) for name, seed in tqdm(todo, desc="runs")])
+    print(table.to_string(index=False, float_format="%.3g"))
+    if options.nodes >= 1000:
+        common.save(table, "peers_fields")
+        bars(table)
+
+
+if __name__ == "__main__":
+    main()
