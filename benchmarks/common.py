@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import tables
 
-from machinery import claims, readme
+from machinery import claims
 from machinery.files import write_text
 
 HERE = Path(__file__).parent
@@ -49,7 +49,6 @@ class Bars:
 
     def record(self) -> None:
         claims.merge(HERE.parent / "figures", self.rows, [self.artefact])
-        readme.update()
         tables.update()
         print(self.text())
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,12 @@ import pandas as pd
 import pytest
 import tables
 
-from machinery import claims, manifest, notebooks, readme
+from machinery import claims, manifest, notebooks
 from machinery.files import sha256
 from machinery.settings import project_root
 
 BOOKS = notebooks.notebooks()
+PAGES = [f"docs/{path.name}" for path in sorted((project_root() / "docs").glob("*.md"))]
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +123,22 @@ def test_committed_figures_come_from_the_paper_profile():
     assert not table.claim_id.duplicated().any()
 
 
-def test_the_readme_shows_the_claims_as_they_are():
+def test_the_page_of_claims_shows_them_as_they_are():
+    figures = project_root() / "figures"
+    assert (figures / "claims.md").read_text() == claims.text(figures)
+
+
+def test_the_readme_is_read_in_two_minutes():
     text = (project_root() / "README.md").read_text()
-    assert "<!-- claims" in text
-    assert readme.updated(text) == text
+    assert len(text.splitlines()) <= 150
+    assert len(text.split()) <= 1500
+
+
+@pytest.mark.parametrize("page", ["README.md", "figures/claims.md", "figures/README.md", *PAGES])
+def test_links_of_a_page_lead_somewhere(page):
+    path = project_root() / page
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
+        assert (path.parent / link).exists(), link
 
 
 def test_the_benchmarks_page_shows_their_tables_as_they_are():
@@ -145,5 +159,7 @@ def test_claims_are_written_as_csv_and_as_markdown(tmp_path):
     again = claims.row("a2", "bar", "x", 1, 3, "missed", "paper", "fig_a")
     claims.merge(tmp_path, [again], ["fig_a"])  # claim "a" is about the same artefact and was not made again
     assert pd.read_csv(tmp_path / "claims.csv").claim_id.tolist() == ["a2", "b"]
-    assert (tmp_path / "claims.md").read_text().count("\n| ") == 3
+    page = (tmp_path / "claims.md").read_text()
+    assert page.count("\n| ") == 4  # two claims under a head each
+    assert page.index("What the paper claims") < page.index("| z |") < page.index("ourselves") < page.index("| x |")
     assert Path(tmp_path / "claims.csv").read_text().startswith(",".join(claims.COLUMNS))

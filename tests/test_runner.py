@@ -82,7 +82,7 @@ def test_a_run_leaves_artefacts_claims_and_manifest(project):
     assert record["parameters"]["count"] == 3
     assert record["artefacts"]["fig_toy"] == artefacts.sha256(figures / "fig_toy.csv")
     assert claims.read(figures).loc[0, "verdict"] == "met"
-    assert "toy_bar" in (figures / "claims.md").read_text()
+    assert "| a bar |" in (figures / "claims.md").read_text()
     assert (project / "build" / "notebooks" / "paper" / "01_toy.ipynb").exists()
     assert "01_toy" in done.stdout
     assert "1 met" in done.stdout

@@ -6,12 +6,26 @@ from pathlib import Path
 
 import pandas as pd
 
+from machinery import manifest
 from machinery.files import write_text
 from pdevae.errors import UserError
 
 COLUMNS = ["claim_id", "source", "claim", "paper_value", "our_value", "verdict", "profile", "artefact", "depends_on"]
 PAPER_VERDICTS = ("reproduced", "partly", "not reproduced", "not testable")
 BAR_VERDICTS = ("met", "missed")
+_TITLES = {  # by a notebook's number
+    "01": "The forward problem",
+    "02": "Mini-patches: accuracy of the penalty",
+    "03": "Accuracy of the posterior",
+    "04": "Run time",
+    "05": "Heavy metals in the Jura",
+    "06": "The Snake River Plain aquifer",
+    "07": "A problem of your own",
+    "08": "Unknown fields",
+    "09": "Train once, answer any readings",
+    "10": "Choices the paper does not state",
+}
+_HEAD = "| {} | {} | we found | verdict | shown in |\n|---|---|---|---|---|"
 
 
 def row(claim_id, source, claim, paper_value, our_value, verdict, profile, artefact, depends_on="") -> dict[str, str]:
@@ -41,10 +55,45 @@ def merge(folder: Path, rows: list[dict[str, str]], artefacts: list[str]) -> Non
     old = old[~old.claim_id.isin(new.claim_id) & ~old.artefact.isin(artefacts)]
     table = pd.concat([old, new]).sort_values("claim_id", kind="stable")
     write_text(folder / "claims.csv", table.to_csv(index=False))
-    write_text(folder / "claims.md", "# Claims\n\n" + as_markdown(table))
+    write_page(folder)
 
 
-def as_markdown(table: pd.DataFrame) -> str:
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    lines += ["| " + " | ".join(value.replace("|", "\\|") for value in line) + " |" for line in table[COLUMNS].values]
-    return "\n".join(lines) + "\n"
+def text(folder: Path) -> str:
+    """Claims by section, then bars by section or benchmark."""
+    table = read(folder)
+    notebook = {name: book for book, record in manifest.read(folder).items() for name in record["artefacts"]}
+    paper, bars = table[table.source != "bar"], table[table.source == "bar"]
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in paper.verdict.value_counts().items())
+    parts = [
+        "# Claims",
+        f"Of the paper's claims: {counts}. Of our own bars {(bars.verdict == 'met').sum()} of {len(bars)} are met. A row "
+        "is remade by `./run_all.sh --profile paper --only NN`, NN the number of its notebook.",
+        "# What the paper claims",
+        *_sections(paper, notebook, _HEAD.format("the paper says", "its value")),
+        "# What we asked of ourselves",
+        *_sections(bars, notebook, _HEAD.format("bar", "target")),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_page(folder: Path) -> None:
+    """figures/claims.md, from the CSV and the manifest beside it."""
+    write_text(folder / "claims.md", text(folder))
+
+
+def _sections(table: pd.DataFrame, notebook: dict[str, str], head: str):
+    key = table.artefact.map(lambda name: notebook.get(name, "benchmarks")[:2])
+    for number, rows in table.groupby(key, sort=True):
+        yield f"## {_TITLES.get(str(number), 'Benchmarks')}"
+        yield "\n".join([head, *(_line(row, notebook) for row in rows.itertuples())])
+
+
+def _line(row, notebook: dict[str, str]) -> str:
+    if row.artefact in notebook:
+        ending = "tex" if row.artefact.startswith("tab_") else "png"
+        source = f"[{row.artefact}]({row.artefact}.{ending})"
+    else:
+        source = f"[{row.artefact}](../{row.artefact})"
+    ours = row.our_value + (f". Hangs on: {row.depends_on}" if row.depends_on else "")
+    cells = (row.claim, row.paper_value, ours, f"**{row.verdict}**", source)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

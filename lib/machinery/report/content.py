@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,8 +127,7 @@ def _files(figures: Path, name: str, endings: tuple[str, ...]) -> dict[str, Path
 
 
 def _deviations() -> Markup:
-    """The README's section on them, so that it stands once."""
-    path = project_root() / "README.md"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    found = re.search(r"^## Where we differ[^\n]*\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-    return Markup(to_html(found.group(1)) if found else "")
+    """The page on them, so that it stands once."""
+    path = project_root() / "docs" / "differences.md"
+    _, _, text = (path.read_text(encoding="utf-8") if path.exists() else "").partition("\n")
+    return Markup(to_html(text))
