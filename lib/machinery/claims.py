@@ -66,8 +66,8 @@ def text(folder: Path) -> str:
     counts = ", ".join(f"{n} {verdict}" for verdict, n in paper.verdict.value_counts().items())
     parts = [
         "# Claims",
-        f"Of the paper's claims: {counts}. Of our own bars {(bars.verdict == 'met').sum()} of {len(bars)} are met. A row "
-        "is remade by `./run_all.sh --profile paper --only NN`, NN the number of its notebook.",
+        f"Of the paper's claims: {counts}. Of our own bars {(bars.verdict == 'met').sum()} of {len(bars)} are met. "
+        "A row is remade by `./run_all.sh --profile paper --only NN`, NN the number of its notebook.",
         "# What the paper claims",
         *_sections(paper, notebook, _HEAD.format("the paper says", "its value")),
         "# What we asked of ourselves",
