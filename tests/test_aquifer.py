@@ -17,7 +17,7 @@ from pdevae.fem.domains import GradedDomain
 from pdevae.fem.transfer import interpolation
 from pdevae.fem.weak_form import WeakForm, stiffness
 from study import choices, plots
-from study.aquifer import maps, networks, protocol, recovery, results, scenery, splits, verdicts
+from study.aquifer import core, maps, networks, protocol, recovery, results, scenery, splits, verdicts
 from study.data import aquifer, mirror, twin
 from study.models.deep_gp import deep_gp
 from study.models.head import SCALES, HeadModel
@@ -594,3 +594,20 @@ def test_flow_runs_down_the_head():
     mesh = splits.plain("twin", 120)
     grad = maps._gradient(mesh, mesh.points @ [2.0, -1.0])
     np.testing.assert_allclose(grad, np.tile([2.0, -1.0], (mesh.n_nodes, 1)), atol=1e-9)
+
+
+def test_the_general_core_holds_the_same_model_and_learns_it():
+    member = splits.members("twin", "full")[0]
+    known, mesh = splits.Standardised.of("twin", "altitude", member), splits.plain("twin", 200)
+    model = WellSurrogate("GP-DT", n_inducing=12, period=600)
+    problem = core.problem(model, "twin", 200, member, known)
+    assert problem.size == 2 * 12 + 2
+    for name, field in zip(("log_a", "f"), model.fields(mesh)):  # other coordinates of the same prior
+        part, there = problem.latents.parts[name], field.basis(mesh.points)
+        basis = part.sd * part.basis(tf.constant(mesh.points)).numpy()
+        np.testing.assert_allclose(basis @ basis.T, there @ there.T, atol=1e-3 * part.sd**2)
+    found = core.method(model, 1, 0)(problem)
+    u = found.predict(splits.places("twin", member.training))
+    assert np.mean(np.abs(u.mean - known.y)) < 0.3
+    assert 0.01 < found.diagnostics["noise"] < 1
+    assert u.sd.max() < 1e-5  # a network of the place alone

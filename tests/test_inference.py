@@ -291,6 +291,15 @@ def test_cvi_takes_second_order_steps(options):
     assert (np.abs(np.log(found.sd / truth.sd)) < 0.5).all()
 
 
+def test_cvi_learns_the_noise():
+    right = problem("vector")
+    wrong = right.with_readings(right.readings, noise=5 * right.noise)
+    found = CVI(penalty="exact", steps=3000, around=Laplace(), learns_noise=True)(wrong)
+    assert 0.7 < 5 * found.diagnostics["noise"] < 1.5
+    assert (np.abs(np.log(found.sd / exact(right).sd)) < 0.5).all()
+    assert CVI(penalty="exact", steps=20, around=Laplace())(wrong).diagnostics["noise"] == 1
+
+
 def test_rows_of_hidden_units_give_the_penalty_of_any_field_made_of_them():
     p, c, tau = problem("vector"), np.random.default_rng(0).normal(size=6), np.array([0.7, -1.2])
     penalty = pdevae.ExactPenalty(MESH, TRANSPORT, boundary=0.0)

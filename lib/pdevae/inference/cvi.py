@@ -48,7 +48,8 @@ class CVI:
     that shrinks to the last step leaves the decoder behind and q too wide. ``trainer``: by default Adam; with
     :class:`~pdevae.GaussNewton`, whose steps are few and dear, the penalty alone moves the decoder, in turn with q.
     ``around`` a method such as :class:`~pdevae.Laplace`, q starts as its Gaussian, not as the prior, and z is seen in
-    its coordinates: for many latents, or readings that say much.
+    its coordinates: for many latents, or readings that say much. ``learns_noise``: the problem's noise is known up to a
+    factor, which is trained beside the rest (``posterior.diagnostics["noise"]``).
 
     >>> found = CVI(penalty="exact", steps=2000)(problem)
     >>> bool(abs(found.a().mean[0] - 2) < 0.2)
@@ -69,6 +70,7 @@ class CVI:
     depth: int = 2
     trainer: Callable[[int], Any] | None = None
     around: Callable[..., Posterior] | None = None
+    learns_noise: bool = False
     compiled: bool = True
 
     def __post_init__(self):
@@ -89,7 +91,7 @@ class CVI:
             training.setup_seconds + seconds,
             seed,
             setup_seconds=training.setup_seconds,
-            diagnostics={"loss": float(np.mean(history[-4:]))},
+            diagnostics={"loss": float(np.mean(history[-4:])), "noise": float(np.exp(training.log_factor))},
             surrogate=training.frozen_field(),
         )
 
@@ -120,7 +122,7 @@ class Training:
         self.nodes = tf.Variable(tf.zeros([sensors, 3], tf.int32))  # of the elements the sensors lie in
         self.weights = tf.Variable(tf.zeros([sensors, 3], self.penalty.weak.dtype))
         self.readings, self.noise = tf.Variable(tf.zeros([sensors])), tf.Variable(tf.ones([sensors]))
-        self.seed = tf.Variable(0)
+        self.seed, self.log_factor = tf.Variable(0), tf.Variable(0.0)  # the latter of the noise
         self.descents = self._descents()
         for descent in self.descents:
             descent.compile()
@@ -132,7 +134,7 @@ class Training:
 
     def _descents(self) -> list[Descent]:
         """One for all, or one for the decoder and then one for q."""
-        decoder, q = self.decoder.trainable_variables, self.v.trainable_variables
+        decoder, q = self.decoder.trainable_variables, self._of_q
         steps, adam = self.method.steps, partial(falling_adam, self.method.learning_rate)
         optimiser = (self.method.trainer or adam)(steps)
         rows = isinstance(optimiser, GaussNewton)  # it is faster in a graph that XLA leaves alone
@@ -162,9 +164,10 @@ class Training:
             near = self.method.around(problem, seed=seed)
             self.centre.assign(near.mean)
             self.C.assign(np.linalg.cholesky(near.covariance))
-        q = [np.zeros(v.shape, np.float32) for v in self.v.trainable_variables]
+        q = [np.zeros(v.shape, np.float32) for v in self._of_q]
         if self.v.beside is not None:
-            q[-1] = np.array(Gaussian.trainable(self.size, "low-rank", self.method.rank).beside)
+            last = len(self.v.trainable_variables) - 1
+            q[last] = np.array(Gaussian.trainable(self.size, "low-rank", self.method.rank).beside)
         start = self.start
         if isinstance(self.decoder, Separable) and self.method.serves != "prior":
             start = self.decoder.start(seed)
@@ -185,6 +188,10 @@ class Training:
             decoder.run(k * self.method.steps // _ROUNDS)
             history = q.run(k * _OF_Q)
         return history
+
+    @property
+    def _of_q(self) -> list[tf.Variable]:
+        return [*self.v.trainable_variables, *([self.log_factor] if self.method.learns_noise else [])]
 
     @property
     def q(self) -> Gaussian:
@@ -283,5 +290,6 @@ class Training:
     def _fit(self, z: tf.Tensor) -> tf.Tensor:
         """E_q[−log p(y | μ)] + KL(q ‖ p)."""
         u = tf.cast(self.penalty.weak.read(self.mu, self._seen(z), self.nodes, self.weights), tf.float32)
-        misfit = tf.reduce_sum(((self.readings - u) / self.noise) ** 2, axis=1)
-        return 0.5 * tf.reduce_mean(misfit) + self.q.kl()
+        sigma = self.noise * tf.exp(self.log_factor)
+        misfit = tf.reduce_mean(tf.reduce_sum(((self.readings - u) / sigma) ** 2, axis=1))
+        return 0.5 * misfit + self.readings.shape[0] * self.log_factor + self.q.kl()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from machinery import replicates
-from study.aquifer import fem, gp, networks
+from study.aquifer import core, fem, gp, networks
 from study.members import grid
 from study.models.surrogate import WellSurrogate
 
@@ -65,13 +65,28 @@ def run_chosen_networks(
     chosen: dict[tuple[str, str, str], dict], survey: str, repeats: int, mesh_nodes: int, period: int
 ) -> pd.DataFrame:
     """Settings (with the cycle to stop at) by model, response and split: all in one go, so that workers share them."""
-    configs = []
-    for (name, response, split), settings in chosen.items():
-        stop = {"cycles_seen": [settings["cycles"]], "repeats": repeats, "mesh_nodes": mesh_nodes}
-        kept = {key: value for key, value in settings.items() if key != "cycles"}
-        place = _place(survey, split, response)
-        configs.append({"model": name, **NETWORKS[name], **kept, **stop, **place, **_unusual(period)})
+    configs = [
+        {"repeats": repeats} | _stopped(name, settings, survey, split, response, mesh_nodes, period)
+        for (name, response, split), settings in chosen.items()
+    ]
     return replicates.run(networks.network, configs, [0])
+
+
+def run_on_core(
+    chosen: dict[tuple[str, str, str], dict], survey: str, seeds: int, mesh_nodes: int, period: int
+) -> pd.DataFrame:
+    """The same settings, one member at a time, by CVI on the general core; named so."""
+    configs = [
+        _stopped(name, settings, survey, split, response, mesh_nodes, period) | {"model": f"{name}, on the core"}
+        for (name, response, split), settings in chosen.items()
+    ]
+    return replicates.run(core.on_core, configs, range(seeds))
+
+
+def _stopped(name: str, settings: dict, survey: str, split: str, response: str, mesh_nodes: int, period: int) -> dict:
+    stop = {"cycles_seen": [settings["cycles"]], "mesh_nodes": mesh_nodes}
+    kept = {key: value for key, value in settings.items() if key != "cycles"}
+    return {"model": name, **NETWORKS[name], **kept, **stop, **_place(survey, split, response), **_unusual(period)}
 
 
 def _unusual(period: int) -> dict:

@@ -193,6 +193,37 @@ def bars(table: pd.DataFrame, chosen: dict[str, str]) -> Iterator[tuple]:
         bool(0.80 <= covered <= 0.97),
         _TABLE,
     )
+    mae = {s: _of(table, "altitude", s, "mae") for s in _SUBSETS}
+    both = [name for name in ("GP-D", "GP-DT") if f"{name}, on the core" in mae["new"]]
+    yield (
+        "aquifer_core",
+        "Altitude: GP-D and GP-DT as an InverseProblem solved by CVI, against the program that trains all replicates "
+        "at once (MAE)",
+        "reported",
+        "; ".join(
+            f"{name}, {_SUBSETS[s]}: {mae[s][f'{name}, on the core']:.3f} against {mae[s][name]:.3f}"
+            for name in both
+            for s in _SUBSETS
+        ),
+        True,
+        _TABLE,
+    )
+    nlpd, covered = (_of(table, "altitude", "new", value) for value in ("nlpd", "coverage"))
+    around = [name for name in nlpd.index if f"{name}, Laplace" in nlpd]
+    yield (
+        "aquifer_posterior",
+        "Altitude, new wells: the model on the mesh over Laplace's q of coefficients and scales instead of at their "
+        "mode, nlpd and coverage of 90% intervals, beside GP-DT's",
+        "reported",
+        "; ".join(
+            f"{name}: {nlpd[f'{name}, Laplace']:.2f}, {covered[f'{name}, Laplace']:.0%} against {nlpd[name]:.2f}, "
+            f"{covered[name]:.0%}"
+            for name in around
+        )
+        + f"; GP-DT: {nlpd['GP-DT']:.2f}, {covered['GP-DT']:.0%}",
+        True,
+        _TABLE,
+    )
 
 
 def recovery_bars(ours: pd.DataFrame, network: pd.DataFrame) -> Iterator[tuple]:
