@@ -134,6 +134,13 @@ def test_the_readme_is_read_in_two_minutes():
     assert len(text.split()) <= 1500
 
 
+def test_the_code_in_the_readme_runs():
+    block = re.findall(r"```python\n(.*?)```", (project_root() / "README.md").read_text(), re.DOTALL)[0]
+    names = {"sensors": [[0.1, 0.2], [-0.3, 0.1]], "readings": [0.1, 0.12]}
+    exec(block.replace("2_000", "300"), names)
+    assert names["posterior"].log_a([[0.0, 0.0]]).sd > 0
+
+
 @pytest.mark.parametrize("page", ["README.md", "figures/claims.md", "figures/README.md", *PAGES])
 def test_links_of_a_page_lead_somewhere(page):
     path = project_root() / page
