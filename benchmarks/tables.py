@@ -38,6 +38,12 @@ SECTIONS = {
         "Q = 32, P = 16, four samples of z. *Naive*: the paper in plain TensorFlow, with a dense A⁻¹ and patches found "
         "in Python. scikit-fem gives the residual alone.",
     ),
+    "frameworks": (
+        "Other frameworks",
+        "frameworks.py",
+        "One network with the multilevel penalty on 5,000 nodes, 200 equal steps of gradient descent from equal weights, "
+        "in double precision; PyTorch 2.5.1, JAX 0.6.2.",
+    ),
     "scaling": (
         "How cost grows",
         "scaling.py",

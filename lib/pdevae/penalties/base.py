@@ -15,6 +15,7 @@ from pdevae.errors import UserError
 from pdevae.fem.fields import Field
 from pdevae.fem.solve import factorise
 from pdevae.fem.weak_form import WeakForm
+from pdevae.penalties.arrays import OnArrays
 
 _DENSE = 2500  # rows: up to here a dense inverse is as fast as a sparse solve
 
@@ -59,6 +60,31 @@ class Penalty:
         """
         nodes, weights = self.weak.corners_at(np.asarray(x, float))
         return lambda mu, z: self.weak.read(mu, z, nodes, weights)
+
+    def places(self, seed: Seed, z: np.ndarray | None = None) -> np.ndarray:
+        """Where :meth:`value_and_gradient` wants μ for this seed; [n, 2], n the same for every seed.
+
+        ``z`` [M, …] as the equation's coefficients take it, if they do.
+        """
+        return self._on_arrays.places(z, as_seed(seed))
+
+    def value_and_gradient(
+        self, u: np.ndarray, z: np.ndarray | None = None, seed: Seed = (0, 0)
+    ) -> tuple[float, np.ndarray]:
+        """The penalty and its gradient in ``u`` [M, n], μ at :meth:`places`: for networks of any other framework.
+
+        >>> import pdevae
+        >>> penalty = pdevae.MultilevelPenalty(pdevae.disc(nodes=500), pdevae.Diffusion(1.0) - pdevae.Source(1.0))
+        >>> x = penalty.places(seed=(0, 1))
+        >>> value, slope = penalty.value_and_gradient((1 - np.sum(x**2, axis=1, keepdims=True).T) / 4, seed=(0, 1))
+        >>> value < 1e-3, slope.shape == (1, len(x))  # it solves the equation
+        (True, True)
+        """
+        return self._on_arrays.value_and_gradient(u, z, as_seed(seed))
+
+    @cached_property
+    def _on_arrays(self) -> OnArrays:
+        return OnArrays(self)
 
     def quadratic_form(self) -> LinearOperator:
         """The matrix B, as an operator on interior rows, for which the penalty's full sum is rᵀBr."""
