@@ -41,8 +41,8 @@ SECTIONS = {
     "frameworks": (
         "Other frameworks",
         "frameworks.py",
-        "One network with the multilevel penalty on 5,000 nodes, 200 equal steps of gradient descent from equal weights, "
-        "in double precision; PyTorch 2.5.1, JAX 0.6.2.",
+        "One network with the multilevel penalty on 5,000 nodes, 200 equal steps of gradient descent from equal "
+        "weights, in double precision; PyTorch 2.5.1, JAX 0.6.2.",
     ),
     "scaling": (
         "How cost grows",
