@@ -76,9 +76,10 @@ class Run:
         if missing:
             raise UserError(f"{self.notebook} declares {', '.join(missing)} but did not write it")
         record = self._record()
-        with FileLock(self.folder / ".lock"):  # killed between the two, a rerun, all from the cache, puts them right
+        with FileLock(self.folder / ".lock"):  # killed between these, a rerun, all from the cache, puts them right
             claims.merge(self.folder, self.rows, self.declared)
             manifest.update(self.folder, self.notebook, record)
+            claims.write_page(self.folder)
         if self.settings.record_file:
             write_text(Path(self.settings.record_file), json.dumps(record))
 

@@ -10,7 +10,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from machinery import catalogue, claims, leftovers, manifest, notebooks
+from machinery import catalogue, leftovers, manifest, notebooks
 from machinery.files import check_writable
 from machinery.imports import without_address_grammars
 from machinery.launch import execute
@@ -77,8 +77,7 @@ def _run(options: argparse.Namespace) -> int:
     check_writable(figures)
     with leftovers.running(project_root()):
         rows = [_execute(book, passed[book.name], overrides, figures, options) for book in chosen]
-    claims.write_page(figures)
-    if figures == project_root() / "figures":
+    if figures == project_root() / "figures" and (project_root() / "README.md").exists():
         catalogue.update()
     print(_table(rows))
     print(f"figures, tables and claims: {_short(figures)}/   executed notebooks: build/notebooks/")
