@@ -545,9 +545,9 @@ def _summary() -> pd.DataFrame:
             for k, model in enumerate(names):
                 score = 0.2 - 0.03 * k
                 rows.append({"response": response, "subset": subset, "model": model, "mae": score, "mse": score**2})
-            for model in ("network, no PDE", "network, Laplacian"):
+            for model in ("network, no PDE", "network, Laplacian", "GP-DT, on the core", "FEM-D", "FEM-D, Laplace"):
                 rows.append({"response": response, "subset": subset, "model": model, "mae": 0.3, "mse": 0.1})
-    return pd.DataFrame(rows).assign(mae_2sd=0.01, coverage=0.9)
+    return pd.DataFrame(rows).assign(mae_2sd=0.01, coverage=0.9, nlpd=-1.5)
 
 
 def _fields() -> pd.DataFrame:
@@ -567,6 +567,9 @@ def test_verdicts_follow_the_numbers_and_the_twin_can_say_nothing_of_the_paper()
     met = {row[0]: row[4] for row in verdicts.bars(worse, {"full": "A"})}
     assert not met["aquifer_gpdt_new"]
     assert met["aquifer_coverage"]
+    ours = {row[0]: row[3] for row in verdicts.bars(worse, {"full": "A"})}
+    assert ours["aquifer_core"].startswith("GP-DT, all test wells: 0.300 against 0.900; ")
+    assert ours["aquifer_posterior"] == "FEM-D: -1.50, 90% against -1.50, 90%; GP-DT: -1.50, 90%"
 
 
 def test_a_verdict_that_hangs_on_a_choice_is_partly_and_has_both_numbers():
