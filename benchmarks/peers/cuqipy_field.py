@@ -7,14 +7,10 @@ same factors for the gradient. Sampled in Laplace's coordinates, z = m + Cv. Lea
 import sys
 import time
 
-import cuqi
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import least_squares
+from cuqipy_laplace import FAST, sample
 from scipy.sparse.linalg import splu
-
-FAST = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-WARM_UP, DRAWS, BLOCK = 100, 2000, 20
 
 
 class Forward:
@@ -43,6 +39,10 @@ class Forward:
         flux = np.einsum("eij,ej->ei", self.K, self.u[self.t])
         return -self.B.T @ (self.a[:, None] * np.einsum("eik,ei->ek", adjoint[self.t], flux))
 
+    def gradient(self, direction, z):
+        self.at(z)
+        return self.pulled_back(direction[:, None])[:, 0]
+
     def jacobian(self, z):
         self.at(z)
         return self.pulled_back(np.eye(self.read.shape[0])).T
@@ -51,31 +51,7 @@ class Forward:
 def main(problem, out, budget):
     given = np.load(problem)
     begun = time.perf_counter()
-    forward, y, sigma, d = Forward(given), given["y"], float(given["sigma"]), given["B"].shape[1]
-    rows = lambda z: np.concatenate([(forward.at(z) - y) / sigma, z])  # noqa: E731
-    slopes = lambda z: np.concatenate([forward.jacobian(z) / sigma, np.eye(d)])  # noqa: E731
-    m = least_squares(rows, np.zeros(d), slopes).x
-    J = slopes(m)
-    C = np.linalg.inv(np.linalg.cholesky(J.T @ J)).T
-
-    def log_density(v):
-        return -0.5 * np.sum(rows(m + C @ v) ** 2)
-
-    def gradient(v):
-        z = m + C @ v
-        misfit = (forward.at(z) - y) / sigma**2
-        return -C.T @ (forward.pulled_back(misfit[:, None])[:, 0] + z)
-
-    posterior = cuqi.distribution.UserDefinedDistribution(d, log_density, gradient)
-    sampler = cuqi.sampler.NUTS(posterior, initial_point=np.zeros(d))
-    ready = time.perf_counter() - begun
-    sampler.warmup(WARM_UP)
-    draws, times = [], []
-    while len(draws) < DRAWS and time.perf_counter() - begun < budget:
-        sampler.sample(BLOCK)
-        draws += list(m + sampler.get_samples().samples.T[-BLOCK:] @ C.T)
-        times += [time.perf_counter() - begun] * BLOCK
-    np.savez(out, draws=np.array(draws).reshape(-1, d), times=times, setup=ready, version=cuqi.__version__)
+    sample(Forward(given), given["y"], float(given["sigma"]), given["B"].shape[1], 2000, budget, begun, out)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,10 @@ Leaves the draws and the second at which each was there.
 import sys
 import time
 
-import cuqi
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import least_squares
+from cuqipy_laplace import FAST, sample
 from scipy.sparse.linalg import splu
-
-FAST = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-WARM_UP, DRAWS, BLOCK = 100, 1000, 20
 
 
 class Forward:
@@ -47,30 +43,7 @@ class Forward:
 def main(problem, out, budget):
     given = np.load(problem)
     begun = time.perf_counter()
-    forward, y, sigma = Forward(given), given["y"], float(given["sigma"])
-    rows = lambda tau: np.concatenate([(forward.at(tau) - y) / sigma, tau])  # noqa: E731
-    slopes = lambda tau: np.concatenate([forward.jacobian(tau) / sigma, np.eye(2)])  # noqa: E731
-    m = least_squares(rows, np.zeros(2), slopes).x
-    J = slopes(m)
-    C = np.linalg.inv(np.linalg.cholesky(J.T @ J)).T
-
-    def log_density(v):
-        return -0.5 * np.sum(rows(m + C @ v) ** 2)
-
-    def gradient(v):
-        tau = m + C @ v
-        return -C.T @ (forward.gradient((forward.at(tau) - y) / sigma**2, tau) + tau)
-
-    posterior = cuqi.distribution.UserDefinedDistribution(2, log_density, gradient)
-    sampler = cuqi.sampler.NUTS(posterior, initial_point=np.zeros(2))
-    ready = time.perf_counter() - begun
-    sampler.warmup(WARM_UP)
-    draws, times = [], []
-    while len(draws) < DRAWS and time.perf_counter() - begun < budget:
-        sampler.sample(BLOCK)
-        draws += list(m + sampler.get_samples().samples.T[-BLOCK:] @ C.T)
-        times += [time.perf_counter() - begun] * BLOCK
-    np.savez(out, draws=np.array(draws).reshape(-1, 2), times=times, setup=ready, version=cuqi.__version__)
+    sample(Forward(given), given["y"], float(given["sigma"]), 2, 1000, budget, begun, out)
 
 
 if __name__ == "__main__":
