@@ -1,4 +1,4 @@
-"""CUQIpy's NUTS in Laplace's coordinates, z = m + Cv: the posterior is nearly standard normal there, trees stay short."""
+"""CUQIpy's NUTS in Laplace's coordinates, z = m + Cv: the posterior is nearly standard normal there."""
 
 import time
 
