@@ -29,7 +29,7 @@ from pdevae import (
 )
 from pdevae._tensorflow import tf
 from pdevae.inference.fit import Descent, Diverged
-from pdevae.inference.solved import HiddenUnits, Pairs, Rows
+from pdevae.inference.units import HiddenUnits, Pairs, Rows
 
 MESH = pdevae.star(nodes=200)
 SENSORS = 0.9 * MESH.points[np.random.default_rng(3).choice(MESH.interior, 30, replace=False)]

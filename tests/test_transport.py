@@ -9,9 +9,9 @@ import pytest
 import pdevae
 from pdevae import CVI, HMC, Laplace, SolvedCVI, exact
 from pdevae._tensorflow import tf
-from pdevae.inference.cvi import Training, training_of
 from pdevae.inference.fit import Diverged
 from pdevae.inference.sampling import OverBudget
+from pdevae.inference.training import Training, training_of
 from pdevae.penalties import named
 from study import forward
 from study.transport import comparison

@@ -202,3 +202,12 @@ def _behind_gap(mesh: Mesh) -> np.ndarray:
     begin = np.zeros(len(mesh.interior))
     begin[mesh.interior_number[outer[:, 0]]] = np.arctan2(away[:, 1], away[:, 0]) - 1e-6
     return begin
+
+
+def random_places(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Uniformly over the region; [count, 2]."""
+    a, b, c = np.moveaxis(mesh.points[mesh.triangles], 1, 0)
+    area = np.abs((b[:, 0] - a[:, 0]) * (c[:, 1] - a[:, 1]) - (b[:, 1] - a[:, 1]) * (c[:, 0] - a[:, 0]))
+    e = rng.choice(len(area), count, p=area / area.sum())
+    share = rng.dirichlet([1.0, 1.0, 1.0], count)
+    return share[:, :1] * a[e] + share[:, 1:2] * b[e] + share[:, 2:] * c[e]

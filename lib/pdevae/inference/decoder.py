@@ -14,60 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import norm, qmc
-from tqdm.auto import tqdm
 
 from pdevae._tensorflow import constant_property, tf
 from pdevae.errors import UserError
 from pdevae.fem.mesh import Mesh
-from pdevae.fem.operators import Term, flux_and_volume
-from pdevae.fem.solve import Solver
-from pdevae.fem.transfer import coarser
-from pdevae.fem.weak_form import WeakForm, stiffness
+from pdevae.fem.operators import Term
+from pdevae.inference.basis import Basis, normal_points, solved_branch, trained_over_prior
 from pdevae.inference.conditioning import Conditioned, Conditioner, Evidence
-from pdevae.inference.fit import fit
 from pdevae.inference.forward import Forward
-from pdevae.inference.gaussian import antithetic
 from pdevae.inference.interpolant import Interpolant
-from pdevae.inference.network import Separable, penalty_of, size_by_equation, trunk_at
 from pdevae.inference.posterior import Posterior
 from pdevae.inference.problem import InverseProblem
-from pdevae.penalties import Penalty, named
+from pdevae.inference.signature import Signature, differences, signature_of
+from pdevae.penalties import Penalty
 from pdevae.streams import Stream
 
-_SOLVED_ON = 4000  # nodes: on larger meshes b(z) is solved for on a coarser mesh of the region
 _MOST_PLACES = 4000  # z at which b is solved for
-_AT_A_TIME = 32
 _TOO_FAR = 20.0  # standard deviations of χ²: what no set of readings should be from its prediction
-_INDEPENDENT = 1e-10  # of the largest eigenvalue: functions of place that the others give are left out
-
-
-class Basis(NamedTuple):
-    """φ(x) = t(x) V: combinations of a trunk's functions that are orthonormal in ∫∇φ·∇φ'."""
-
-    centre: np.ndarray
-    half: float
-    layers: tuple[np.ndarray, ...]  # weights and biases in turn
-    V: np.ndarray  # [trunk, K]
-
-    @property
-    def size(self) -> int:
-        return self.V.shape[1]
-
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """[n, K], in double precision."""
-        return tf.matmul(trunk_at(x, self.centre, self.half, list(self.layers), tf.float64), tf.constant(self.V))
-
-    def at(self, x: np.ndarray) -> np.ndarray:
-        """The same without a graph, which takes longer to start than a few places take."""
-        t = (x - self.centre) / self.half
-        for w, b in zip(self.layers[::2], self.layers[1::2]):
-            t = np.tanh(t @ w + b)
-        return t @ self.V
-
-    def sums(self, coefficients: tf.Tensor):
-        """The fields Σ_k c_k φ_k for each row of c [M, K], as μ(x, z)."""
-        return lambda x, z: tf.cast(tf.matmul(coefficients, self(x), transpose_b=True), x.dtype)
 
 
 class Errors(NamedTuple):
@@ -111,10 +74,10 @@ class Decoder:
         begun = time.perf_counter()
         _refuse_open_boundary(forward)
         how = (steps, samples, width, spread, learning_rate, seed, progress)
-        network = _trained_over_prior(forward, penalty, *how)
+        network = trained_over_prior(forward, penalty, *how)
         d = forward.latents.size
-        z = spread * _normal_points(min(200 * d, _MOST_PLACES) if places is None else places, d, seed)
-        basis, b = _solved_branch(forward, network, z, progress)
+        z = spread * normal_points(min(200 * d, _MOST_PLACES) if places is None else places, d, seed)
+        basis, b = solved_branch(forward, network, z, progress)
         return cls(forward, basis, Interpolant.through(z, b), time.perf_counter() - begun)
 
     def __call__(self, x: tf.Tensor, seen: Any) -> tf.Tensor:
@@ -183,7 +146,7 @@ class Decoder:
         layers = {f"layer_{k}": layer for k, layer in enumerate(self.basis.layers)}
         parts = {**self.basis._asdict(), **self.branch._asdict(), "seconds": self.seconds, **layers}
         del parts["layers"]
-        trained_for = {f"for_{name}": value for name, value in _signature(self.forward)._asdict().items()}
+        trained_for = {f"for_{name}": value for name, value in signature_of(self.forward)._asdict().items()}
         with open(path, "wb") as file:  # under this very name
             np.savez(file, **parts, **trained_for)
 
@@ -199,7 +162,7 @@ class Decoder:
             branch = Interpolant(**{name: parts[name] for name in Interpolant._fields})
         except (OSError, ValueError, KeyError) as error:
             raise UserError(f"{path} holds no decoder ({error}): train one and save it there") from None
-        different = _differences(trained_for, forward)
+        different = differences(trained_for, forward)
         if different:
             raise UserError(f"the decoder in {path} was trained for another {different}: train one for this problem")
         return cls(forward, basis, branch, float(parts["seconds"]))
@@ -222,97 +185,6 @@ def refuse_surprise(surprise: float) -> None:
         )
 
 
-class Signature(NamedTuple):
-    """What a forward problem is, told by its numbers: equation, prior, boundary and region at some places."""
-
-    x: np.ndarray  # [k, 2]
-    size: np.ndarray  # d
-    area: np.ndarray
-    edge: np.ndarray  # [k] the boundary's values continued
-    factor: np.ndarray  # [k] what vanishes where u is held, and not where there is no flow
-    equation: np.ndarray  # fluxes and volumes for given z, u and gradients
-
-
-def _signature(forward: Forward, x: np.ndarray | None = None) -> Signature:
-    mesh, d = forward.mesh, forward.latents.size
-    if x is None:
-        x = mesh.points[mesh.triangles].mean(axis=1)[:: max(mesh.n_elements // 16, 1)][:16]
-    rng = np.random.default_rng(0)
-    z, u, grad = (tf.constant(rng.normal(size=shape)) for shape in ((4, d), (4, len(x)), (4, len(x), 2)))
-    parts = flux_and_volume(forward.equation, tf.constant(x), forward.latents.seen(z), u, grad)
-    said = [np.broadcast_to(part, grad.shape[: part.shape.rank]).ravel() for part in parts if part is not None]
-    corners = forward.weak.corners_at(x)
-    of = lambda value: lambda x, z: tf.fill([1, x.shape[0]], tf.constant(value, tf.float64))  # noqa: E731
-    edge, whole = (forward.weak.read(of(value), None, *corners).numpy()[0] for value in (0.0, 1.0))
-    area = float(tf.reduce_sum(forward.weak.elements.area))
-    return Signature(x, np.array(d), np.array(area), edge, whole - edge, np.concatenate(said))
-
-
-def _differences(kept: Signature, forward: Forward) -> str:
-    """What of a kept signature does not hold of ``forward``: a word for it, or nothing."""
-    if int(kept.size) != forward.latents.size:
-        return "prior"
-    try:
-        here = _signature(forward, kept.x)
-    except UserError:  # a place lies outside
-        return "region"
-    if abs(here.area / kept.area - 1) > 0.03:
-        return "region"
-    if not np.allclose(here.edge, kept.edge, rtol=0.02, atol=0.02 * max(np.ptp(kept.edge), 1e-12)):
-        return "boundary"
-    if not np.allclose(here.factor, kept.factor, atol=0.1):  # of meshes of any size
-        return "boundary"
-    if here.equation.shape != kept.equation.shape or not np.allclose(here.equation, kept.equation, rtol=1e-6):
-        return "equation or prior"
-    return ""
-
-
 def _refuse_open_boundary(forward: Forward) -> None:
     if forward.weak.known is None or forward.weak.edge:
         raise UserError("a decoder over the prior takes boundary values that are known: give them, or use CVI")
-
-
-def _normal_points(count: int, d: int, seed: int) -> np.ndarray:
-    """A low-discrepancy sample of N(0, I)."""
-    return norm.ppf(qmc.Sobol(d, seed=seed).random(2 ** int(np.ceil(np.log2(count)))))[:count]
-
-
-def _trained_over_prior(forward, penalty, steps, samples, width, spread, learning_rate, seed, progress) -> Separable:
-    """A network with E‖L[z]μ − f‖² small, by Adam."""
-    mesh, d = forward.weak.mesh, forward.latents.size
-    if not callable(penalty):
-        made = named(penalty, mesh, forward.equation, boundary=forward.boundary, dtype=tf.float32)
-    else:
-        made = penalty(mesh, forward.equation)
-    network = Separable(mesh, d, width)
-    for variable, value in zip(network.layers, network.start(seed)):
-        variable.assign(value)
-    seen = lambda z: forward.latents.seen(tf.cast(z, made.weak.dtype))  # noqa: E731
-    network.scale.assign(size_by_equation(made, seen, d))
-    load = penalty_of(made, seen, d, 0.0)
-
-    def loss(step):
-        z = spread * antithetic(samples, [d], tf.stack([step, seed]), tf.float32)
-        return made(lambda x, z: network(x, z.whitened), seen(z), tf.stack([step, seed])) / load
-
-    compiled = made.compiles and steps >= 500
-    fit(loss, network.layers, steps, learning_rate, compiled=compiled, what="decoder", progress=progress)
-    return network
-
-
-def _solved_branch(forward: Forward, network: Separable, z: np.ndarray, progress: bool) -> tuple[Basis, np.ndarray]:
-    """A basis of the trunk's span, orthonormal in ∫∇φ·∇φ', and b [S, K] in it for each z [S, d]."""
-    mesh = forward.mesh if forward.mesh.n_nodes <= 1.2 * _SOLVED_ON else coarser(forward.mesh, nodes=_SOLVED_ON)
-    weak = WeakForm(mesh, forward.equation, forward.boundary)
-    solver = Solver(weak, forward.latents.seen)
-    layers = tuple(layer.numpy().astype(float) for layer in network.layers[:-4])
-    basis = Basis(network.centre, network.half, layers, np.eye(network.width))
-    g, w = (np.broadcast_to(part, mesh.n_nodes) for part in weak.g_and_w)
-    phi = w[:, None] * basis.at(mesh.points)
-    inside = phi[mesh.interior]
-    size, V = np.linalg.eigh(inside.T @ (stiffness(mesh) @ inside))
-    kept = size > _INDEPENDENT * size[-1]
-    basis = basis._replace(V=V[:, kept] / np.sqrt(size[kept]))
-    phi = phi @ basis.V
-    starts = tqdm(range(0, len(z), _AT_A_TIME), "branch", delay=3, leave=False, disable=not progress)
-    return basis, np.concatenate([solver.within(z[k : k + _AT_A_TIME], g, phi) for k in starts])

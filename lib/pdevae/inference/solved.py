@@ -12,14 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import combinations_with_replacement
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize
-from tqdm.auto import tqdm
 
 from pdevae._tensorflow import graph, tf
 from pdevae.errors import UserError
@@ -30,8 +28,9 @@ from pdevae.inference.forward import Forward
 from pdevae.inference.gaussian import Gaussian, cubature
 from pdevae.inference.posterior import Posterior
 from pdevae.inference.problem import InverseProblem
+from pdevae.inference.units import HiddenUnits, Polynomials, Rows, pairs_of
 from pdevae.penalties import Penalty, named
-from pdevae.streams import Stream, random
+from pdevae.streams import Stream
 
 Moments: TypeAlias = tuple[np.ndarray, np.ndarray]  # m and C of N(m, CCᵀ)
 
@@ -39,7 +38,6 @@ _RIDGE = 1e-10  # of the scaled normal matrix: neighbouring hidden units are nea
 _MOST_UNKNOWNS = 6000  # of the last layer: its normal matrix is dense
 _NEAR = 0.5  # standard deviations that q moves in a round, from where on readings help to fit the surrogate
 _STALE = 0.3  # standard deviations that q moves, from where on rows that cost are computed anew
-_AT_A_TIME = 64  # units whose rows are computed together
 
 
 @dataclass(frozen=True)
@@ -111,129 +109,6 @@ class SolvedCVI:
         raise UserError(f"{self.units} units are too many for {d} unknowns: use fewer, or CVI, which descends")
 
 
-class HiddenUnits:
-    """x ↦ tanh(w_k·(x − c_k)), w_k ~ N(0, s²I) with s = ``steepness`` over half the region's width, c_k at nodes."""
-
-    def __init__(self, mesh: Mesh, K: int, steepness: float, seed: int):
-        rng = random(Stream.HIDDEN_UNITS, seed)
-        self.K = K
-        self.w = rng.normal(size=(2, K)) * steepness / (np.ptp(mesh.points, axis=0).max() / 2)
-        c = mesh.points[rng.integers(mesh.n_nodes, size=K)]
-        self.b = np.einsum("kd,dk->k", c, self.w)
-
-    def some(self, start: int, stop: int):
-        """A field μ(x, z) that has unit k at sample k, from ``start``; the first of all is the field 0."""
-        w, b = np.pad(self.w, [(0, 0), (1, 0)])[:, start:stop], np.pad(self.b, (1, 0))[start:stop]
-        return units_field(tf.constant(w), tf.constant(b))
-
-    def at(self, penalty: Penalty, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The boundary's values continued to places x [n], and the units there [n, K], as the penalty sees them."""
-        u = penalty.field_at(x)(self.some(0, self.K + 1), None).numpy()
-        return u[0], (u[1:] - u[0]).T
-
-
-def units_field(w: tf.Tensor, b: tf.Tensor):
-    """μ(x, z) with tanh(w_k·x − b_k) at sample k."""
-    return lambda x, z: tf.tanh(tf.matmul(tf.cast(w, x.dtype), x, True, True) - tf.cast(b, x.dtype)[:, None])
-
-
-@lru_cache(maxsize=2)
-def pairs_of(method: SolvedCVI, forward: Forward) -> Pairs:
-    """Kept for the next readings: the penalty's tables and the compiled function are the same."""
-    return Pairs(method.penalty_for, forward)
-
-
-class Pairs:
-    """A penalty's pair of rows for some hidden units at one z: compiled once, for any units and patches."""
-
-    def __init__(self, penalty_for: Callable[[Forward], Penalty], forward: Forward):
-        begun = time.perf_counter()
-        self.penalty, self.latents = penalty_for(forward), forward.latents
-        self.of_some = graph(self._of_some)
-        if self.penalty.weak.edge:
-            raise UserError("solved CVI takes boundary values that are known: use CVI where they depend on latents")
-        self._refuse_nonlinear()
-        self.setup_seconds = time.perf_counter() - begun
-
-    def _of_some(self, z: tf.Tensor, w: tf.Tensor, b: tf.Tensor, seed) -> tuple[tf.Tensor, tf.Tensor]:
-        seen = self.latents.seen(tf.repeat(tf.cast(z, self.penalty.weak.dtype)[None], _AT_A_TIME, axis=0))
-        return self.penalty.pair(units_field(w, b), seen, seed)
-
-    def _refuse_nonlinear(self) -> None:
-        """By the rows of the fields 0, t, t' and t + t'."""
-        two = HiddenUnits(self.penalty.weak.mesh, 2, 3.0, 0).some(1, 3)
-        zero = tf.zeros([4, self.latents.size], self.penalty.weak.dtype)
-
-        def fields(x, z):
-            t = two(x, z)
-            return tf.concat([0 * t[:1], t, tf.reduce_sum(t, axis=0, keepdims=True)], axis=0)
-
-        rows = graph(lambda: self.penalty.pair(fields, self.latents.seen(zero), (0, int(Stream.PATCHES)))[0])
-        none, one, other, both = rows().numpy()
-        if not np.allclose(both, one + other - none, atol=1e-4 * np.abs(both).max()):
-            raise UserError("the equation is not linear in u, so its penalty cannot be solved: use CVI, which descends")
-
-
-class Rows:
-    """Inner products of the units' rows for any z: [K + 1, K + 1], the first for what the boundary and f leave."""
-
-    def __init__(self, pairs: Pairs, units: HiddenUnits, seed: tuple[int, int] | None):
-        self.pairs, self.units, self.seed = pairs, units, None if seed is None else tf.constant(seed)
-
-    def gram(self, z: np.ndarray) -> np.ndarray:
-        """For each z [M, d]; [M, K + 1, K + 1]."""
-        if self.affine is None:
-            return np.stack([_symmetric(*self._rows(one)) for one in tqdm(z, "rows", delay=3, leave=False)])
-        one_and_z = np.column_stack([np.ones(len(z)), z])
-        return np.einsum("mi,mj,ikjl->mkl", one_and_z, one_and_z, self.affine, optimize=True)
-
-    @cached_property
-    def affine(self) -> np.ndarray | None:
-        """Where rows are affine in z, the inner products of their d + 1 parts serve every z."""
-        d = self.pairs.latents.size
-        if d > 10:
-            return None
-        at_zero = self._rows(np.zeros(d))
-        slopes = [[part - zero for part, zero in zip(self._rows(e), at_zero)] for e in np.eye(d)]
-        parts = [np.stack(part) for part in zip(at_zero, *slopes)]  # a and b: [1 + d, K + 1, R]
-        trial = np.random.default_rng(0).normal(size=d)
-        for part, found in zip(parts, self._rows(trial)):
-            if not np.allclose(np.tensordot(np.r_[1.0, trial], part, 1), found, atol=1e-8 * np.abs(found).max()):
-                return None
-        G = np.einsum("ikr,jlr->ikjl", *parts, optimize=True)
-        return (G + G.transpose(2, 3, 0, 1)) / 2
-
-    def _rows(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """a and b [K + 1, R] of the penalty's pair: of the field 0, and of each unit less that."""
-        count = self.units.K + 1
-        padding = (1, -count % _AT_A_TIME)  # the field 0 first, and chunks of one size
-        w, b = np.pad(self.units.w, [(0, 0), padding]), np.pad(self.units.b, padding)
-        chunks = [slice(k, k + _AT_A_TIME) for k in range(0, count, _AT_A_TIME)]
-        constants = [map(tf.constant, (z, w[:, some], b[some])) for some in chunks]
-        pairs = [self.pairs.of_some(*values, self.seed) for values in constants]
-        rows = [np.concatenate([part.numpy() for part in parts])[:count].astype(float) for parts in zip(*pairs)]
-        for part in rows:
-            part[1:] -= part[0]
-        return rows[0], rows[1]
-
-
-class Polynomials:
-    """All products of up to ``degree`` of the d coordinates of v; [n, count]."""
-
-    def __init__(self, d: int, degree: int):
-        self.powers = [p for k in range(degree + 1) for p in combinations_with_replacement(range(d), k)]
-        self.count = len(self.powers)
-
-    def __call__(self, v: np.ndarray) -> np.ndarray:
-        return self.of_tensor(tf.constant(v)).numpy()
-
-    def of_tensor(self, v: tf.Tensor) -> tf.Tensor:
-        columns = [tf.ones_like(v[:, 0]), *tf.unstack(v, axis=1)]  # products of two at a time, the shorter ones first
-        for power in self.powers[len(columns) :]:
-            columns.append(columns[self.powers.index(power[:-1])] * columns[1 + power[-1]])
-        return tf.stack(columns[: self.count], axis=1)
-
-
 class Objective:
     """F_ε(W, q), expectations over q by cubature; the penalty is taken ``spread`` times as wide as q."""
 
@@ -294,11 +169,6 @@ class Objective:
             return value, tape.gradient(value, p)
 
         return value_and_slope
-
-
-def _symmetric(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    G = a @ b.T
-    return (G + G.T) / 2
 
 
 def _whiten(z: np.ndarray, m: np.ndarray, C: np.ndarray) -> np.ndarray:

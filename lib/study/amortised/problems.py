@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from pdevae import Diffusion, Forward, GaussianField, InverseProblem, Latents, Normal, Source, Transport
 from pdevae._tensorflow import tf
-from pdevae.inference.encoder import random_places
+from pdevae.fem.mesh import random_places
 from pdevae.inference.interpolant import Interpolant
 from study.transport.experiment import mesh_of
 from study.transport.problem import forward_on

@@ -12,7 +12,8 @@ from tqdm.auto import tqdm
 
 from pdevae import ExactPenalty, InverseProblem, Posterior, exact
 from pdevae._tensorflow import tf
-from pdevae.inference.solved import HiddenUnits, Objective, Pairs, Polynomials, Rows
+from pdevae.inference.solved import Objective
+from pdevae.inference.units import HiddenUnits, Pairs, Polynomials, Rows
 from study.explore.ellipse import ellipse, frame, plane
 from study.explore.inverse import Experiment, noise_of
 from study.explore.panel import Panel, slider

@@ -28,7 +28,7 @@ from pdevae import (
     polygon,
 )
 from pdevae._tensorflow import graph, tf
-from pdevae.inference.encoder import random_places
+from pdevae.fem.mesh import random_places
 from pdevae.streams import random
 from study.fields.experiment import decoder_error
 from study.streams import Stream

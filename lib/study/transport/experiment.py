@@ -16,10 +16,10 @@ from pdevae.fem import domains
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term
 from pdevae.fem.weak_form import WeakForm
-from pdevae.inference.cvi import Training
 from pdevae.inference.fit import Diverged
 from pdevae.inference.posterior import Check
 from pdevae.inference.sampling import OverBudget
+from pdevae.inference.training import Training
 from pdevae.penalties import named
 from pdevae.streams import random
 from study.streams import Stream

@@ -10,7 +10,7 @@ import scipy.linalg
 from pdevae import ExactPenalty, Geometric, InverseProblem, WeakForm, exact, stiffness
 from pdevae._tensorflow import tf
 from pdevae.fem.solve import factorise
-from pdevae.inference.cvi import Training
+from pdevae.inference.training import Training
 from study.transport import experiment as transport
 
 _DRAWS = 16  # τ from q at which residuals are looked at
