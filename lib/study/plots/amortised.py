@@ -184,7 +184,8 @@ def fig_next_sensor(table: pd.DataFrame) -> Figure:
     ax.plot([], [], color="#d62728", label="placed one by one")
     ax.set(xlabel=f"information in {len(steps)} readings, nats", ylabel="layouts")
     ax.set_title(f"({'abcdefgh'[len(steps)]}) Whole layouts")
-    ax.legend(frameon=False, fontsize=7)
+    ax.set_ylim(top=1.35 * ax.get_ylim()[1])
+    ax.legend(frameon=False, fontsize=7, loc="upper left")
     return figure
 
 

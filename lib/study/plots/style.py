@@ -9,7 +9,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 from matplotlib.tri import Triangulation
 
 _COLOURS = sns.color_palette("colorblind")
@@ -57,6 +57,9 @@ def scale_below(ax: Axes, drawn, label: str) -> None:
     bar.outline.set_visible(False)
     if isinstance(drawn.norm, LogNorm):
         plain_ticks(bar.ax.xaxis)
+    else:
+        bar.locator = MaxNLocator(4)
+        bar.update_ticks()
     bar.ax.tick_params(labelsize=7, length=2)
 
 
