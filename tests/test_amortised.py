@@ -112,7 +112,7 @@ def test_saved_decoder_comes_back_and_is_refused_for_another_problem(decoder, tm
         with pytest.raises(pdevae.UserError, match=what):
             pdevae.Decoder.load(path, other)
     path.write_bytes(b"nothing")
-    with pytest.raises(pdevae.UserError, match="holds no decoder"):
+    with pytest.raises(pdevae.UserError, match="is not a saved decoder"):
         pdevae.Decoder.load(path, decoder.forward)
 
 

@@ -384,7 +384,7 @@ def test_a_fit_that_is_cut_off_goes_on_from_its_file(tmp_path):
     fit(loss, [y], 1000, **options)
     np.testing.assert_array_equal(y, whole)
     file.write_bytes(b"no state")
-    with pytest.raises(UserError, match="is no state of this fit"):
+    with pytest.raises(UserError, match="is not a checkpoint of this fit"):
         fit(loss, [y], 1000, **options)
 
 

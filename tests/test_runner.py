@@ -178,7 +178,7 @@ def test_a_notebook_that_does_not_finish_fails_the_run(project):
 
 def test_a_wrong_verdict_fails_the_run(project):
     wrong = 'run.claim("c", "eq:1", "x", 1, 2, "met", "fig_toy")'
-    assert "verdict 'met' is none of reproduced" in failure(project, START, wrong)
+    assert "verdict 'met' is not one of reproduced" in failure(project, START, wrong)
 
 
 def test_a_kernel_that_dies_fails_the_run(project):

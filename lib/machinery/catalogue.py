@@ -51,7 +51,7 @@ def read() -> dict[str, Entry]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): mend it, or restore it from git") from error
+        raise UserError(f"{path} cannot be read ({error}): repair it, or restore it from git") from error
     return {name: _entry(name, values) for name, values in content.items()}
 
 

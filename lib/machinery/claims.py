@@ -32,7 +32,7 @@ def row(claim_id, source, claim, paper_value, our_value, verdict, profile, artef
     """``depends_on``: a choice of ours, not stated in the paper, without which the verdict might be another."""
     allowed = BAR_VERDICTS if source == "bar" else PAPER_VERDICTS
     if verdict not in allowed:
-        raise UserError(f"claim {claim_id}: verdict {verdict!r} is none of {', '.join(allowed)}")
+        raise UserError(f"claim {claim_id}: verdict {verdict!r} is not one of {', '.join(allowed)}")
     values = (claim_id, source, claim, paper_value, our_value, verdict, profile, artefact, depends_on)
     return dict(zip(COLUMNS, map(str, values)))
 

@@ -67,7 +67,7 @@ def check_worker() -> None:
     wrong = sorted(name for name, value in ENVIRONMENT.items() if os.environ.get(name) != value)
     if wrong:
         raise UserError(
-            f"this worker was started with another {', '.join(wrong)} and has no nanny to mend it: start it without "
+            f"this worker was started with another {', '.join(wrong)} and has no nanny to correct it: start it without "
             "--no-nanny, or with " + " ".join(f"{name}={ENVIRONMENT[name]}" for name in wrong)
         )
     threads = get_worker().state.nthreads

@@ -55,13 +55,13 @@ class Notebook:
             cells = json.loads(self.path.read_text(encoding="utf-8"))["cells"]  # nbformat takes two seconds to import
             sources = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{self.path.name} is no notebook ({error!r}): restore it from git") from error
+            raise UserError(f"{self.path.name} is not a notebook ({error!r}): restore it from git") from error
         if not sources:
             raise UserError(f"{self.path.name} has no cell tagged 'parameters': tag the one with its settings")
         try:
             return {parameter.name: parameter for parameter in _assignments(sources[0])}
         except (ValueError, SyntaxError) as error:
-            raise UserError(f"{self.path.name}: a parameter is no plain value ({error}): write it out") from error
+            raise UserError(f"{self.path.name}: a parameter is not a plain value ({error}): write it out") from error
 
 
 def notebooks() -> list[Notebook]:

@@ -9,7 +9,7 @@ class UserError(ValueError):
     >>> import pdevae
     >>> pdevae.square(nodes=9, max_edge=0.1)
     Traceback (most recent call last):
-    pdevae.errors.UserError: say how fine the mesh shall be: either nodes=… or max_edge=…
+    pdevae.errors.UserError: set the size of the mesh: nodes=… or max_edge=…
     """
 
     def __init__(self, message: str):

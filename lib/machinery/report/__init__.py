@@ -112,7 +112,7 @@ def _replaced(target: Path) -> Iterator[Path]:
                 shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise UserError(
-            f"cannot write {target}: {error.strerror or error}; free the place or choose another"
+            f"cannot write {target}: {error.strerror or error}; free some space or choose another place"
         ) from error
 
 

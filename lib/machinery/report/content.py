@@ -71,7 +71,7 @@ class Content:
 def gather(figures: Path) -> Content:
     records = manifest.read(figures)
     if not records:
-        raise UserError(f"there is nothing to report in {figures}: run ./run_all.sh first")
+        raise UserError(f"nothing to report in {figures}: run ./run_all.sh first")
     entries, rows = catalogue.read(), sorted(claims.read(figures).itertuples(), key=lambda row: row.source == "bar")
     sections = [_section(figures, book, record, entries, rows) for book, record in records.items()]
     made = {name for record in records.values() for name in record["artefacts"]}

@@ -31,7 +31,7 @@ def _read(path: Path) -> NotebookNode:
     try:
         return nbformat.read(path, as_version=4)
     except (OSError, ValueError, nbformat.ValidationError) as error:
-        raise UserError(f"{path} is no notebook ({error}): delete it, or run it again") from error
+        raise UserError(f"{path} is not a notebook ({error}): delete it, or run it again") from error
 
 
 def title(book: str) -> str:

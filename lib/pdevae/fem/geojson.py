@@ -88,7 +88,7 @@ def _projected(series: geopandas.GeoSeries, crs: str | int | None, path: Path) -
         raise UserError(f"crs={crs} is not in lengths ({target.name}): give one in metres, {_suggestion(series)}")
     projected = series.to_crs(target)
     if not np.isfinite(projected.total_bounds).all():
-        raise UserError(f"{path.name} lies outside of where crs={crs} is defined: use {_suggestion(series)}")
+        raise UserError(f"{path.name} lies outside the area where crs={crs} is defined: use {_suggestion(series)}")
     return projected
 
 

@@ -60,7 +60,7 @@ class Mesh:
             )
         if not self.is_boundary.any():
             raise UserError(
-                "the whole boundary is without flow: u is known but for a constant; hold it at a node or more"
+                "no flow crosses any of the boundary: u is only known up to a constant; fix it at one node or more"
             )
 
     def no_flow(self, where: Callable[[np.ndarray], np.ndarray]) -> Mesh:

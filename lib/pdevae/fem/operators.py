@@ -204,13 +204,15 @@ def _check(term: Term, part: str, value: Any, wanted: tf.TensorShape, letters: s
 
 def require_equation(equation: Any) -> Term:
     if not isinstance(equation, Term):
-        raise UserError(f"{equation!r} is no equation: give a term or a sum of terms, as Diffusion() - Source(1.0)")
+        raise UserError(f"{equation!r} is not an equation: give a term or a sum of terms, as Diffusion() - Source(1.0)")
     return equation
 
 
 def _term(other: Any) -> Term:
     if not isinstance(other, Term):
-        raise UserError(f"an equation is a sum of terms, {other!r} is none: write a number or function f as Source(f)")
+        raise UserError(
+            f"an equation is a sum of terms, and {other!r} is not a term: write a number or function f as Source(f)"
+        )
     return other
 
 

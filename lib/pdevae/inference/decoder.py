@@ -161,7 +161,7 @@ class Decoder:
             basis = Basis(parts["centre"], float(parts["half"]), layers, parts["V"])
             branch = Interpolant(**{name: parts[name] for name in Interpolant._fields})
         except (OSError, ValueError, KeyError) as error:
-            raise UserError(f"{path} holds no decoder ({error}): train one and save it there") from None
+            raise UserError(f"{path} is not a saved decoder ({error}): train one and save it there") from None
         different = differences(trained_for, forward)
         if different:
             raise UserError(f"the decoder in {path} was trained for another {different}: train one for this problem")

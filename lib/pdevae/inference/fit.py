@@ -157,7 +157,7 @@ class Descent:
                 raise ValueError("it has other variables")
         except (OSError, ValueError, KeyError) as error:
             raise UserError(
-                f"{self.checkpoint} is no state of this fit ({error}): remove it, or name another"
+                f"{self.checkpoint} is not a checkpoint of this fit ({error}): remove it, or name another"
             ) from None
         self._assign(values)
         self.step, self.history = step, history

@@ -97,5 +97,5 @@ class Forward:
             if not a.max() < _MOST_CONTRAST * a.min():
                 raise UserError(
                     f"the diffusion coefficient ranges from {a.min():.0e} to {a.max():.0e} over draws of the prior, "
-                    "more than a solve can bear: give its latent a smaller sd"
+                    "too wide a range to solve: give its latent a smaller sd"
                 )

@@ -114,7 +114,7 @@ class GaussianField:
     def on(self, mesh: Mesh) -> GaussianField:
         places = spread_out(mesh.points, self.points or max(4 * self.modes, 100))
         if len(places) < self.modes:
-            raise UserError(f"a mesh of {len(places)} nodes has no {self.modes} modes: use fewer, or a finer mesh")
+            raise UserError(f"a mesh of {len(places)} nodes cannot have {self.modes} modes: use fewer, or a finer mesh")
         return replace(self, places=places)
 
     @constant_property
@@ -176,7 +176,7 @@ class Latents:
             raise UserError("Latents() is empty: name what is unknown, as Latents(tau=Normal(2))")
         for name, part in parts.items():
             if not isinstance(part, Part):
-                raise UserError(f"{name}={part!r} is no part of Latents: use Normal, GaussianField or Cells")
+                raise UserError(f"{name}={part!r} cannot be a latent: use Normal, GaussianField or Cells")
             if name == "whitened" or name.startswith("_"):
                 raise UserError(f"a latent cannot be called {name!r}: choose another name")
             if not np.all(np.asarray(part.sd) > 0):

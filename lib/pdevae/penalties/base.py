@@ -47,7 +47,7 @@ class Penalty:
         """Rows a and b [M, R], linear in the residual, with E Σ a·b = the penalty of each sample; without a seed all
         tests are taken and it is the whole sum. Where the penalty is a norm, a and b are one: the residual whitened.
         """
-        raise UserError(f"{type(self).__name__} does not come as rows: use one of the penalties on a mesh")
+        raise UserError(f"{type(self).__name__} has no rows: use one of the penalties on a mesh")
 
     def field_at(self, x: np.ndarray) -> Field:
         """The field at places x [k, 2] with its boundary values, as a function of ``mu`` and ``z``: for a likelihood.

@@ -41,7 +41,7 @@ def diagnose(penalty: Penalty, mu: Field, z: Any = None) -> Diagnosis:
     (True, '')
     """
     if not hasattr(penalty, "weak"):
-        raise UserError(f"{type(penalty).__name__} has no weak residual to look at: diagnose with a penalty on a mesh")
+        raise UserError(f"{type(penalty).__name__} has no weak residual to diagnose: diagnose with a penalty on a mesh")
     weak, inverse = penalty.weak, factorise(stiffness(penalty.weak.mesh))
     u = tf.cast(weak.values(mu, z), weak.dtype)
     r = weak.residual(u, z).numpy().astype(float)

@@ -168,7 +168,7 @@ def radius_for(mesh: Mesh, patch_nodes: int | None) -> float:
     """The ρ at which a patch tests with ``patch_nodes`` interior nodes on average."""
     N = len(mesh.interior)
     if patch_nodes is None:
-        raise UserError("say how large a patch is: either rho=… or patch_nodes=…")
+        raise UserError("set the size of a patch: rho=… or patch_nodes=…")
     if not 1 < patch_nodes <= N:
         raise UserError(f"patch_nodes={patch_nodes} does not fit a mesh with {N} interior nodes: use 2 to {N}")
     tree = mesh.interior_tree

@@ -83,7 +83,7 @@ def _read(path: Path, schema: pa.DataFrameSchema) -> pd.DataFrame:
 def _no_site_twice(sites: pd.DataFrame, where: str) -> None:
     twice = sites[sites.duplicated(["Xloc", "Yloc"])]
     if len(twice):
-        raise UserError(f"site ({twice.Xloc.iloc[0]}, {twice.Yloc.iloc[0]}) stands in both {where}: remove one")
+        raise UserError(f"site ({twice.Xloc.iloc[0]}, {twice.Yloc.iloc[0]}) appears in both {where}: remove one")
 
 
 def grouped_folds(places: np.ndarray, n_folds: int, seed: int = 0, linked: float = 0.11) -> np.ndarray:
