@@ -102,9 +102,9 @@ def run_peer(peer: str, script: str, problem: pdevae.InverseProblem, budget: flo
     command = [sys.executable, str(common.HERE / "peers" / script), str(given), str(left), str(budget)]
     environment = os.environ | {"PYTHONPATH": str(BUILD / peer), "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=2 * budget)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=3 * budget)
     except subprocess.TimeoutExpired:
-        return {"status": "over budget", "note": "no answer within twice the budget"}
+        return {"status": "over budget", "note": "no answer within three times the budget"}
     if done.returncode:
         return {"status": "failed", "note": done.stderr.strip().splitlines()[-1][:200]}
     with np.load(left) as found:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -70,7 +71,8 @@ def make_project(root: Path) -> Path:
     (root / "figures").mkdir()
     for path in FIGURES.iterdir():
         (root / "figures" / path.name).symlink_to(path)
-    for name in ("README.md", "docs", "notebooks", "benchmarks"):
+    shutil.copytree(ROOT / "docs", root / "docs")  # its pages are written again
+    for name in ("README.md", "notebooks", "benchmarks"):
         (root / name).symlink_to(ROOT / name)
     (root / "build" / "notebooks" / "paper").mkdir(parents=True)
     nbformat.write(executed(), root / "build" / "notebooks" / "paper" / f"{BOOK}.ipynb")

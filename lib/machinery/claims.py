@@ -68,9 +68,9 @@ def text(folder: Path) -> str:
         "# Claims",
         f"Of the paper's claims: {counts}. Of our own bars {(bars.verdict == 'met').sum()} of {len(bars)} are met. "
         "A row is remade by `./run_all.sh --profile paper --only NN`, NN the number of its notebook.",
-        "# What the paper claims",
+        "## What the paper claims",
         *_sections(paper, notebook, _HEAD.format("the paper says", "its value")),
-        "# What we asked of ourselves",
+        "## What we asked of ourselves",
         *_sections(bars, notebook, _HEAD.format("bar", "target")),
     ]
     return "\n\n".join(parts) + "\n"
@@ -84,7 +84,7 @@ def write_page(folder: Path) -> None:
 def _sections(table: pd.DataFrame, notebook: dict[str, str], head: str):
     key = table.artefact.map(lambda name: notebook.get(name, "benchmarks")[:2])
     for number, rows in table.groupby(key, sort=True):
-        yield f"## {_TITLES.get(str(number), 'Benchmarks')}"
+        yield f"### {_TITLES.get(str(number), 'Benchmarks')}"
         yield "\n".join([head, *(_line(row, notebook) for row in rows.itertuples())])
 
 

@@ -168,12 +168,14 @@ def _redraw() -> int:
 
 def _report(figures: Path, failed: dict[str, str]) -> int:
     without_address_grammars()
-    from machinery import report
+    from machinery import pages, report
 
     built = report.build(figures, project_root() / "build" / "report", failed)
     if built.without:
         print(f"not in the report, since not executed here: {', '.join(built.without)}")
     print(f"report: {_short(built.page)}")
+    if figures == project_root() / "figures" and (project_root() / "docs").exists():
+        pages.write_all()
     return 0
 
 

@@ -22,12 +22,12 @@ def executed(book: str, record: dict) -> NotebookNode | None:
     path = project_root() / "build" / "notebooks" / record["profile"] / f"{book}.ipynb"
     if not path.exists():
         return None
-    notebook = _read(path)
+    notebook = read(path)
     passed = notebook.metadata.get("papermill", {}).get("parameters", {})
     return notebook if all(record["parameters"].get(name) == value for name, value in passed.items()) else None
 
 
-def _read(path: Path) -> NotebookNode:
+def read(path: Path) -> NotebookNode:
     try:
         return nbformat.read(path, as_version=4)
     except (OSError, ValueError, nbformat.ValidationError) as error:
@@ -37,7 +37,7 @@ def _read(path: Path) -> NotebookNode:
 def title(book: str) -> str:
     """The notebook's first heading, or its name."""
     path = project_root() / "notebooks" / f"{book}.ipynb"
-    cells = _read(path).cells if path.exists() else []
+    cells = read(path).cells if path.exists() else []
     found = re.search(r"^# (.+)$", "\n".join(cell.source for cell in cells if cell.cell_type == "markdown"), re.M)
     return found.group(1) if found else book
 

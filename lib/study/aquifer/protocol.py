@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from machinery import replicates
-from study.aquifer import core, fem, gp, networks
+from study.aquifer import core, fem, gp, maps, networks
+from study.aquifer.results import BEST_MAP
 from study.members import grid
 from study.models.surrogate import WellSurrogate
 
@@ -119,6 +120,27 @@ def fem_grid(
         settings = {"log_a_sd": sd, "log_a_length": length, "transport_sd": tau, "covariate_sd": base}
         rows.setdefault(name, []).append(settings | {"trend": axis["trend"]})
     return rows
+
+
+def run_by_mesh(choice: dict, model: str, survey: str, refitted: list[int], carried: list[int]) -> pd.DataFrame:
+    """The head by ``model`` as chosen, fitted anew on some meshes and carried to others, for both splits."""
+    meshes = {"survey": survey, "response": "altitude", "refitted": refitted, "carried": carried}
+    configs = [choice[model, "altitude", split] | meshes | {"split": split} for split in ("full", "near")]
+    return replicates.run(maps.by_mesh, configs, [0])
+
+
+def run_maps(choice: dict, on_mesh: str, place: dict, period: int) -> pd.DataFrame:
+    """Both responses by the paper's GP and by GP-DT, and the head by a model ``on_mesh``, each as chosen."""
+    both = ("altitude", "depth")
+    gps = [place | GPS["GP 5/2"] | {"model": "GP 5/2", "response": r} for r in both]
+    nets = []
+    for r in both:
+        settings = dict(choice["GP-DT", r, "full"])
+        settings["cycles_seen"] = [settings.pop("cycles")]
+        nets.append(NETWORKS["GP-DT"] | settings | place | {"response": r, "model": "GP-DT", "period": period})
+    head = choice[on_mesh, "altitude", "full"] | place | {"response": "altitude", "model": BEST_MAP}
+    made = [(maps.gp_map, gps), (maps.network_map, nets), (maps.fem_map, [head])]
+    return pd.concat([replicates.run(function, configs, [0]) for function, configs in made], ignore_index=True)
 
 
 def _place(survey: str, split: str, response: str) -> dict:

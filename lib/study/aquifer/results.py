@@ -19,6 +19,7 @@ PAPER = {  # tab:aquifer_results: MAE and MSE with their ± 2 sd, standardised d
 }
 SETTINGS = ["log_a_sd", "log_a_length", "source_sd", "transport_sd", "trend", "covariate_sd", "eps_start", "eps_end"]
 SETTINGS += ["source_length", "learning_rate", "cycles", "steps"]
+BEST, ENSEMBLE, BEST_MAP = "best (ours)", "FEM ensemble", "FEM (ours)"
 _BLOCK = 20.0  # km: wells of a block are resampled together
 
 
@@ -46,6 +47,12 @@ def chosen(found: pd.DataFrame, model: str, response: str, split: str) -> dict:
     mine = found[(found.model == model) & (found.response == response) & (found.split == split)]
     best = mine.loc[mine.mae.idxmin(), [name for name in SETTINGS if name in mine]].dropna().to_dict()
     return {name: int(v) if name in ("cycles", "steps") else v for name, v in best.items()}
+
+
+def all_chosen(found: pd.DataFrame, models: dict[str, list[str]]) -> dict[tuple[str, str, str], dict]:
+    """:func:`chosen` for the models of each response and for both splits."""
+    splits = ("full", "near")
+    return {(m, r, split): chosen(found, m, r, split) for r, of in models.items() for split in splits for m in of}
 
 
 def picked(table: pd.DataFrame, model: str, settings: dict) -> pd.DataFrame:
@@ -86,6 +93,29 @@ def pool(held_out: pd.DataFrame, split: str) -> pd.Series:
 def pooled(table: pd.DataFrame, weights: pd.Series, name: str) -> pd.DataFrame:
     """One prediction per well from several models' ensembles."""
     return scoring.pooled(table, weights, ["split", "response", "well", "unit"]).assign(model=name, replicate=0)
+
+
+def pools(
+    held_out: pd.DataFrame, tested: pd.DataFrame, choice: dict, models: list[str], alone: list[str], even: list[str]
+) -> tuple[dict[str, pd.Series], list[pd.DataFrame]]:
+    """By split, the weights of the pool that held-out heads chose; predictions of that pool and of an even one.
+
+    Of ``models`` the settings in ``choice`` count, those ``alone`` have none; ``even`` are pooled with equal weights.
+    """
+    weights, parts = {}, []
+    for split in ("full", "near"):
+        candidates = [picked(held_out, model, choice[model, "altitude", split]) for model in models]
+        candidates.append(held_out[held_out.model.isin(alone)])
+        weights[split], mine = pool(pd.concat(candidates), split), tested[tested.split == split]
+        parts.append(pooled(mine, weights[split], BEST))
+        parts.append(pooled(mine, pd.Series(1 / len(even), index=even), ENSEMBLE))
+    return weights, parts
+
+
+def scored(altitudes: pd.DataFrame, depths: pd.DataFrame, turned: list[str], aquifer: Aquifer) -> pd.DataFrame:
+    """All predictions by subset; of the models ``turned``, heads serve as depths, too."""
+    heads = altitudes[altitudes.model.isin(turned)]
+    return subsets(pd.concat([altitudes, depths, depth_by_head(heads, aquifer, units(depths, "depth"))]), aquifer)
 
 
 def subsets(table: pd.DataFrame, aquifer: Aquifer) -> pd.DataFrame:

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
 
-from study.aquifer.splits import data, plain
+from study.aquifer.splits import data, members, plain
 from study.data import aquifer
 from study.data.twin import CENTRE, LENGTH
+from study.models.surrogate import NETWORK
 
 
 def map_table(survey: str, nodes: int, **values: np.ndarray) -> pd.DataFrame:
@@ -48,3 +49,23 @@ def _rivers() -> pd.DataFrame:
         for number, line in enumerate(lines)
     ]
     return pd.concat(rows, ignore_index=True).assign(kind="river")
+
+
+def layers() -> pd.DataFrame:
+    """Of the paper's forward surrogate."""
+    rows = [
+        {"layer": k + 1, "inputs": n, "outputs": m, "activation": "sigmoid" if k < 3 else "none"}
+        for k, (n, m) in enumerate(NETWORK.layers)
+    ]
+    return pd.DataFrame(rows).eval("parameters = inputs * outputs + outputs")
+
+
+def said(survey: str) -> str:
+    """How many wells train and test."""
+    wells = data(survey).wells
+    early, late = wells.depth_early.notna(), wells.depth_late.notna()
+    near = len(members(survey, "near")[0].training)
+    return (
+        f"{early.sum()} training wells, {late.sum()} test wells, {(~early).sum()} new; "
+        f"stress test: {near} training wells within 60 km of the laboratory"
+    )

@@ -69,3 +69,11 @@ def places() -> np.ndarray:
 def scored(found: Predictive, metal: str, test: np.ndarray, member: int) -> dict[str, np.ndarray]:
     y = data().sites[metal].to_numpy()[test]
     return {"member": np.full(len(test), member), "site": test, "y": y} | found.at(y)
+
+
+def distances(folds: int) -> dict[str, float]:
+    """Median distance (km) from held-out sites to the nearest training site, by fold and for the validation sites."""
+    sites, pairs = data().places, {f"fold {k}": pair for k, pair in enumerate(members("cv", folds))}
+    pairs["validation"] = members("validation", 1)[0]
+    away = {name: jura.distance_to_training(sites[test], sites[training]) for name, (training, test) in pairs.items()}
+    return {name: round(float(np.median(d)), 2) for name, d in away.items()}

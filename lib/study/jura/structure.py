@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from study.data.jura import SECONDARIES
 from study.jura.protocol import VAES
 from study.models.mechanisms import LATENT
 from study.models.vae import VAE, decoder, encoder
@@ -67,3 +68,13 @@ def network_table(n_secondaries: int = 3) -> pd.DataFrame:
 
 def _node(name: str, x: float, y: float, label: str, role: str, note: str = "") -> dict:
     return {"kind": "node", "name": name, "x": x, "y": y, "label": label, "role": role, "note": note}
+
+
+def sets() -> pd.DataFrame:
+    """Which secondary metals go with which primary one, as printed and corrected."""
+    rows = [
+        {"sets": name, "primary": metal, "secondaries": ", ".join(of)}
+        for name, by in SECONDARIES.items()
+        for metal, of in by.items()
+    ]
+    return pd.DataFrame(rows)

@@ -31,6 +31,20 @@ def claims(table: pd.DataFrame, tests: pd.DataFrame) -> Iterator[tuple]:
         yield _faithful(mae)
 
 
+def networks(table: pd.DataFrame) -> tuple:
+    """``table``: the layers of both networks."""
+    totals = table.groupby("network").parameters.sum()
+    return (
+        "jura_networks",
+        "fig:vae_encoder_decoder_forms",
+        "Parameters of the encoder and of the decoder; every VAE shares them",
+        "42,177; 1,474",
+        f"{totals.encoder:,}; {totals.decoder:,}",
+        "reproduced" if (totals.encoder, totals.decoder) == (42177, 1474) else "not reproduced",
+        "tab_vae_networks",
+    )
+
+
 def bars(mae: pd.DataFrame, weights: dict[str, pd.Series], nld: str) -> Iterator[tuple]:
     """id, bar, target, ours, met, artefact; ``nld`` names the form of a(u, ∇u) that cross-validation prefers."""
     for model, target in _BARS.items():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from scipy.stats import chisquare
 
 from study.transport import comparison
 
@@ -213,6 +214,21 @@ def borrowed(tried: pd.DataFrame, steps: int) -> Iterator[tuple]:
         f"{100 * over.error.max():.0f}% off), {int(fine.told.sum())} of {len(fine)} who did not",
         bool(over.told.all() and not fine.told.any()),
         "tab_boundary_factors",
+    )
+
+
+def calibrated(ranks: pd.DataFrame) -> tuple:
+    """Ranks of the true τ among draws of q, each between 0 and 99."""
+    bins = np.linspace(0, 100, 11)
+    p_values = [chisquare(np.histogram(ranks[name], bins)[0]).pvalue for name in ("rank_1", "rank_2")]
+    inside = np.mean(ranks.distance < -2 * np.log(0.1))
+    return (
+        "two_level_calibrated",
+        f"Ranks of the true τ among draws of q over {len(ranks)} problems are uniform (χ², 10 bins, each component)",
+        "p > 0.01",
+        f"p = {p_values[0]:.2f} and {p_values[1]:.2f}; {100 * inside:.0f}% of the truths lie in the 90% ellipse",
+        min(p_values) > 0.01,
+        "fig_calibration",
     )
 
 
