@@ -42,7 +42,7 @@ def fig_pde_as_smoothers(table: pd.DataFrame) -> Figure:
         label = r"the same of CVI's $q(\tau)$ (two-level)" if share == 0.5 else None
         e.plot(one.x, one.y, color="tab:orange", lw=1.4, ls="--", label=label)
     e.set_title(r"(e) Posterior of $\tau$, exact and by CVI")
-    e.legend(loc="upper left", frameon=False, fontsize=6.5)
+    e.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), frameon=False, fontsize=6.5)
     return figure
 
 
@@ -69,7 +69,7 @@ def _posterior(ax, points: pd.DataFrame, truth) -> None:
     ax.plot([], [], "k", lw=0.8, label="50% and 95% of the exact posterior")
     ax.plot(truth.x, truth.y, "*", color="tab:red", ms=9, mec="w", mew=0.5, label="truth")
     ax.set(xlabel=r"$\tau_1$", ylabel=r"$\tau_2$")
-    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_aspect("equal", adjustable="box", anchor="W")
 
 
 def _mass_levels(weight: np.ndarray, shares) -> list[float]:

@@ -63,7 +63,7 @@ def fig_jura_cv(table: pd.DataFrame) -> Figure:
 def fig_jura_maps(table: pd.DataFrame) -> Figure:
     """Predicted concentration and the width of its 90% interval, with the sites."""
     cells, sites = table[table.kind == "cell"], table[table.kind != "cell"]
-    figure, axes = panels(2, table.metal.nunique(), 2.6 * table.metal.nunique(), 6.0)
+    figure, axes = panels(2, table.metal.nunique(), 2.6 * table.metal.nunique(), 5.0)
     for column, (metal, part) in zip(axes.T, cells.groupby("metal", sort=False)):
         there = sites[sites.metal == metal]
         norm = LogNorm(*np.quantile(there.value, [0.02, 0.98]))
@@ -82,16 +82,15 @@ def fig_jura_maps(table: pd.DataFrame) -> Figure:
 
 def fig_jura_coefficients(table: pd.DataFrame) -> Figure:
     """What VAE-DT has learned: a(x), transport τ, and how far ten seeds agree on them."""
-    figure, axes = panels(2, table.metal.nunique(), 2.6 * table.metal.nunique(), 6.0)
-    limit, longest = np.abs(table.log_a).max(), np.hypot(table.tau_x, table.tau_y).max()
+    figure, axes = panels(2, table.metal.nunique(), 2.6 * table.metal.nunique(), 5.0)
+    longest, norm = np.hypot(table.tau_x, table.tau_y).max(), plt.Normalize(table.log_a.min(), table.log_a.max())
     for column, (metal, part) in zip(axes.T, table.groupby("metal", sort=False)):
-        norm = plt.Normalize(-limit, limit)
-        _cells(column[0], part, part.log_a, "log a (relative)", "RdBu_r", norm)
+        _cells(column[0], part, part.log_a, "log a (relative)", "cividis", norm)
         some = part.iloc[::7]
         style = {"angles": "xy", "width": 0.006, "pivot": "mid", "scale_units": "width", "scale": 6 * longest}
         arrows = column[0].quiver(some.x, some.y, some.tau_x, some.tau_y, **style)
         column[0].quiverkey(
-            arrows, 0.12, 0.06, longest, f"|τ| = {longest:.2g}", labelpos="N", fontproperties={"size": 6}
+            arrows, 0.14, 0.86, longest, f"|τ| = {longest:.2g}", labelpos="N", fontproperties={"size": 6}
         )
         length = np.hypot(part.tau_x, part.tau_y).mean()
         column[0].set_title(f"{metal}: log a, τ (mean |τ| {length:.3f})")

@@ -176,14 +176,14 @@ def fig_time_compar(table: pd.DataFrame) -> Figure:
         b.plot(cost.index, cost, **_STEPS[method])
     b.set(xscale="log", yscale="log", xlabel="interior nodes $N$", ylabel="milliseconds", title="(b) one training step")
     b.yaxis.set_minor_formatter(NullFormatter())
-    b.set_ylim(1.0, 1.6 * steps.milliseconds.max())
+    b.set_ylim(0.6 * steps.milliseconds.min(), 1.6 * steps.milliseconds.max())
     b.legend(frameon=False)
     _legend_below(figure, [a])
     return figure
 
 
 _STEPS = {
-    "hard-32": _style("trained-hard-32") | {"label": "hard taper, $Q=32$, $P=8$"},
+    "hard-32": _style("trained-hard-32") | {"label": "hard taper (the paper's), $Q=32$"},
     "multilevel": _style("trained-multilevel") | {"label": "multilevel (ours)"},
     "two-level": _style("trained-two-level") | {"label": "two-level (ours)"},
     "exact": _style("trained-exact") | {"label": "exact"},
