@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import dask
 import pandas as pd
 import pytest
 import yaml
@@ -69,6 +70,29 @@ def test_a_worker_that_joins_later_is_set_as_it_starts():
             late.terminate()
             benchmark.ended(late)
     assert found == {name: [value] for name, value in cluster.ENVIRONMENT.items()}
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
+def test_a_cluster_over_tls_serves_whoever_has_a_certificate_and_nobody_else(tmp_path, capsys):
+    subprocess.run([BENCHMARKS / "cluster" / "certificates.sh", tmp_path / "tls"], check=True, stdout=subprocess.PIPE)
+    lines = (tmp_path / "tls" / "environment").read_text().splitlines()
+    named = {
+        name: value.strip("'") for name, _, value in (line.removeprefix("export ").partition("=") for line in lines)
+    }
+    assert (tmp_path / "tls" / "key.pem").stat().st_mode & 0o077 == 0
+    ours = {name.removeprefix("DASK_").lower().replace("__", "."): value for name, value in named.items()}
+    with dask.config.set(ours), benchmark.separate_cluster(1, named) as address:
+        assert address.startswith("tls://")
+        cli._announce(address, jobs=0)
+        assert f"replicates run on {address}: 1 worker" in capsys.readouterr().out
+        with benchmark.runner_set_to(scheduler=address):
+            assert len(replicates.run(toy.arrays, [{}], [0, 1])) > 0
+            cluster.client().close()
+        with dask.config.set(dict.fromkeys(ours) | {"distributed.comm.default-scheme": "tcp"}):
+            with pytest.raises(UserError, match="needs certificates"):
+                cluster.open_cluster(address)
+            with pytest.raises(UserError, match="no Dask scheduler answers"):
+                cluster.open_cluster(address.replace("tls://", "tcp://"))
 
 
 def test_a_local_run_says_that_it_is_one(capsys):

@@ -130,7 +130,7 @@ def _announce(address: str, jobs: int) -> None:
         count = RunSettings(jobs=jobs).worker_count
         print(f"replicates run on this machine, {count} at a time; a dashboard comes with --scheduler", flush=True)
         return
-    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    host, _, port = address.rpartition("://")[2].rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, ValueError, OverflowError) as error:

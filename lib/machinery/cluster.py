@@ -95,6 +95,10 @@ def open_cluster(address: str) -> Client:
     """A client of an existing cluster, the workers made ready."""
     try:
         connected = Client(address, timeout=10)
+    except TypeError as error:  # what Dask says where it has no certificate
+        raise UserError(
+            f"{address} needs certificates: source the environment that benchmarks/cluster/certificates.sh made"
+        ) from error
     except (OSError, TimeoutError, ValueError) as error:
         raise UserError(f"no Dask scheduler answers at {address}: start one, or leave --scheduler out") from error
     try:

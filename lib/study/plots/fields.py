@@ -137,7 +137,9 @@ def fig_groundwater(table: pd.DataFrame) -> Figure:
         axes["coverage"].plot([place - 0.3, place + 0.3], 2 * [one.mean()], color=_METHODS[method][0])
     axes["coverage"].axhspan(0.85, 0.95, color="0.9", zorder=0)
     axes["coverage"].set(
-        ylabel="coverage of 90% intervals", title="(e) A problem a point, the mean a line", ylim=(min(judged.coverage.min(), 0.65) - 0.05, 1)
+        ylabel="coverage of 90% intervals",
+        title="(e) A problem a point, the mean a line",
+        ylim=(min(judged.coverage.min(), 0.65) - 0.05, 1),
     )
     axes["coverage"].set_xticks(range(len(used)))
     labels = [f"{method.replace(', ', chr(10))}\nd = {modes:.0f}" for method, modes in used]
