@@ -34,10 +34,10 @@ def recovers(posteriors: pd.DataFrame, tau: list[float]) -> tuple:
 
 
 def bars(errors: pd.DataFrame, differences: pd.DataFrame) -> Iterator[tuple]:
-    """Rates over the three coarsest meshes, and the largest difference of assembled numbers."""
-    coarse = errors.sort_values("h")[:3]
+    """Rates over the three finest meshes, and the largest difference of assembled numbers."""
+    fine = errors.sort_values("h")[:3]
     for norm, expected in (("L2", 2.0), ("H1", 1.0)):
-        rate = np.polyfit(np.log(coarse.h), np.log(coarse[norm]), 1)[0]
+        rate = np.polyfit(np.log(fine.h), np.log(fine[norm]), 1)[0]
         yield (
             f"p1_rate_{norm}",
             f"P1 elements converge in {norm} at the rate of theory",
