@@ -67,6 +67,11 @@ SECTIONS = {
         "Each scenario: tried, survived, lost. Lost is what ends in a traceback, in two complaints or none, in a wrong "
         "or damaged artefact, or in finished work done again. *code* is a digest of the library and the scenarios.",
     ),
+    "front_door": (
+        "What a newcomer waits for",
+        "front_door.py",
+        "A fresh clone in an empty folder, on two cores with nothing else at work.",
+    ),
     "explore": ("The explorer", "explore.py", "Milliseconds in the kernel for a move."),
 }
 

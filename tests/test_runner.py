@@ -88,6 +88,27 @@ def test_a_run_leaves_artefacts_claims_and_manifest(project):
     assert "1 met" in done.stdout
 
 
+def test_two_notebooks_at_a_time_share_workers_and_the_report_grows(project):
+    for number in (2, 3):
+        name = f"0{number}_toy"
+        work = (
+            WORK.replace("fig_toy", f"fig_toy{number}")
+            .replace("toy_bar", f"bar_{number}")
+            .replace("offset=0", f"offset={number}")
+        )
+        start = START.replace("fig_toy", f"fig_toy{number}").replace("01_toy", name)
+        write_notebook(project / "notebooks" / f"{name}.ipynb", PARAMETERS, start, work, "run.finish()")
+        with (project / "notebooks" / "profiles" / "quick.toml").open("a") as profile:
+            profile.write(f"[{name}]\n")
+    done = run(project, "-p", f"log='{project}/log'", "-p", "seconds=2.0", "--jobs", "2")
+    assert done.returncode == 0, done
+    lines = done.stdout.splitlines()
+    starts, ends = ([k for k, line in enumerate(lines) if line.startswith(word)] for word in (" start ", "  done "))
+    assert starts[1] < ends[0] < starts[2]  # two at a time
+    assert any(line.strip().endswith("figures/fig_toy.png") for line in lines[: ends[2]])
+    assert set(manifest.read(project / "figures")) == {"01_toy", "02_toy", "03_toy"}
+
+
 def test_profiles_set_parameters_and_the_command_line_wins(project):
     log = f"log='{project}/log'"
     run(project, "--profile", "quick", "-p", log)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import queue
 import signal
 import socket
 import sys
+import threading
 import uuid
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from machinery import catalogue, leftovers, manifest, notebooks
@@ -75,8 +81,12 @@ def _run(options: argparse.Namespace) -> int:
     _announce(options.scheduler, options.jobs)
     figures = _figures_folder(options.profile, overrides, options.overwrite)
     check_writable(figures)
-    with leftovers.running(project_root()):
-        rows = [_execute(book, passed[book.name], overrides, figures, options) for book in chosen]
+    lanes = _lanes(options, len(chosen))
+    with leftovers.running(project_root()), shared_cluster(options.jobs, lanes > 1) as scheduler:
+        settings = {book.name: _settings(book, passed[book.name], overrides, figures, options) for book in chosen}
+        if scheduler:
+            settings = {name: replace(own, scheduler=scheduler) for name, own in settings.items()}
+        rows = _execute_all(chosen, passed, settings, lanes)
     if figures == project_root() / "figures" and (project_root() / "README.md").exists():
         catalogue.update()
     print(_table(rows))
@@ -92,9 +102,59 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _execute(book: notebooks.Notebook, passed: dict, overrides: dict, figures: Path, options) -> dict:
+def _lanes(options: argparse.Namespace, count: int) -> int:
+    """Notebooks at a time: one computes while another starts or draws, unless the run is there to measure times."""
+    shared = options.profile != notebooks.PROFILES[-1] and not options.scheduler and options.jobs != 1
+    return min(2, count, RunSettings(jobs=options.jobs).worker_count) if shared else 1
+
+
+@contextlib.contextmanager
+def shared_cluster(jobs: int, wanted: bool) -> Iterator[str]:
+    """The address of workers that all notebooks of the run share, or nothing, and each starts its own."""
+    if not wanted:
+        yield ""
+        return
+    from machinery.cluster import local_cluster
+
+    with local_cluster(RunSettings(jobs=jobs).worker_count) as cluster:
+        yield cluster.scheduler_address
+
+
+def _execute_all(chosen: list, passed: dict, settings: dict[str, RunSettings], lanes: int) -> list[dict]:
+    """In this order, ``lanes`` at a time; as each ends, its pictures are named and the report shows them."""
+    waiting, done = deque(chosen), queue.Queue[dict | BaseException]()
+
+    def lane() -> None:
+        while waiting:
+            book = waiting.popleft()
+            try:
+                done.put(execute(book, passed[book.name], settings[book.name], alone=lanes == 1))
+            except BaseException as error:  # the run's, not the notebook's: a full disk
+                done.put(error)
+
+    for _ in range(lanes):  # a run that is told to stop does not wait for them
+        threading.Thread(target=lane, daemon=True).start()
+    rows: dict[str, dict] = {}
+    while len(rows) < len(chosen):
+        row = done.get()
+        if isinstance(row, BaseException):
+            raise row
+        rows[row["name"]] = row
+        if len(rows) < len(chosen) and row.get("artefacts"):
+            _show(row, settings[row["name"]].figures_dir)
+    return [rows[book.name] for book in chosen]
+
+
+def _show(row: dict, figures: Path) -> None:
+    pictures = [figures / f"{name}.png" for name in row["artefacts"] if name.startswith("fig_")]
+    print("\n".join(f"        {_short(path)}" for path in pictures), flush=True)
+    with contextlib.suppress(UserError):  # another notebook may be about to replace what it made before
+        _build_report(figures, {})
+
+
+def _settings(book: notebooks.Notebook, passed: dict, overrides: dict, figures: Path, options) -> RunSettings:
     mine = project_root() / "build" / f"{leftovers.OF_A_RUN}{uuid.uuid4().hex[:12]}"
-    settings = RunSettings(
+    return RunSettings(
         profile=options.profile,
         overrides={name: value for name, value in overrides.items() if name in book.parameters},
         parameters={name: p.default for name, p in book.parameters.items()} | passed,
@@ -105,7 +165,6 @@ def _execute(book: notebooks.Notebook, passed: dict, overrides: dict, figures: P
         progress_file=f"{mine}.progress",
         record_file=f"{mine}.json",
     )
-    return execute(book, passed, settings)
 
 
 def _figures_folder(profile: str, overrides: dict, overwrite: bool) -> Path:
@@ -166,15 +225,21 @@ def _redraw() -> int:
     return 0
 
 
-def _report(figures: Path, failed: dict[str, str]) -> int:
+def _build_report(figures: Path, failed: dict[str, str]):
     without_address_grammars()
-    from machinery import pages, report
+    from machinery import report
 
-    built = report.build(figures, project_root() / "build" / "report", failed)
+    return report.build(figures, project_root() / "build" / "report", failed)
+
+
+def _report(figures: Path, failed: dict[str, str]) -> int:
+    built = _build_report(figures, failed)
     if built.without:
         print(f"not in the report, since not executed here: {', '.join(built.without)}")
     print(f"report: {_short(built.page)}")
     if figures == project_root() / "figures" and (project_root() / "docs").exists():
+        from machinery import pages
+
         pages.write_all()
     return 0
 

@@ -119,7 +119,6 @@ def _connect(address: str) -> Client:
     except TimeoutError as error:
         connected.close()
         raise UserError(f"the Dask scheduler at {address} has no worker: start one with `dask worker`") from error
-    print(_description(address, connected))
     return connected
 
 
@@ -145,16 +144,15 @@ def processor() -> str:
 
 @cache
 def _local(workers: int) -> Client:
+    return Client(local_cluster(workers))
+
+
+def local_cluster(workers: int) -> LocalCluster:
+    """One-thread workers on this machine, set as every worker is."""
     os.environ.update(ENVIRONMENT)  # inherited by the workers; this process has its threads already
     dask.config.set({"distributed.nanny.pre-spawn-environ": _MEMORY_VARIABLES})
     # In Python 3.11 a profile of all threads that meets a garbage collection can block a worker for ever.
     dask.config.set({"distributed.worker.profile.enabled": False})
-    return Client(
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            memory_limit=0,
-            dashboard_address=None,
-            silence_logs="ERROR",
-        )
+    return LocalCluster(
+        n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address=None, silence_logs="ERROR"
     )

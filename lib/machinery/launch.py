@@ -16,8 +16,8 @@ from machinery.progress import read_progress
 from machinery.settings import RunSettings, project_root
 
 
-def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -> dict:
-    """Run one notebook and report what came of it."""
+def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings, alone: bool = True) -> dict:
+    """Run one notebook and report what came of it; ``alone``: no other run shares the terminal's last line."""
     target = project_root() / "build" / "notebooks" / settings.profile / book.path.name
     target.parent.mkdir(parents=True, exist_ok=True)
     progress, finished = Path(settings.progress_file), Path(settings.record_file)
@@ -29,7 +29,7 @@ def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings) -
         process = subprocess.Popen(
             command, env=os.environ | settings.environment() | quiet, stdout=output, stderr=output
         )
-        _watch(process, book.name, progress, started)
+        _watch(process, book.name, progress, started, alone and sys.stdout.isatty())
         output.seek(0)
         error = _error(process.returncode, output.read())
     progress.unlink(missing_ok=True)
@@ -52,9 +52,8 @@ def _put_in_place(executed: Path, target: Path) -> None:
         executed.unlink(missing_ok=True)
 
 
-def _watch(process: subprocess.Popen, name: str, progress: Path, started: float) -> None:
+def _watch(process: subprocess.Popen, name: str, progress: Path, started: float, terminal: bool) -> None:
     """Show progress until the process ends: one changing line on a terminal, a line now and then elsewhere."""
-    terminal = sys.stdout.isatty()
     shown, told = "", 0.0
     print(f" start  {name}", flush=True)
     while True:
