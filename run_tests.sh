@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lint, types and stripped notebooks, then the tests, notebooks (smoke profile) included. Arguments go to pytest: ./run_tests.sh -k penalties
+# Lint, types and stripped notebooks, then the tests, notebooks (smoke profile) included; --quick: without the slow ones.
+# Other arguments go to pytest: ./run_tests.sh -k penalties
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 unset PYTHONPATH PYTHONHOME
@@ -10,8 +11,9 @@ cd "$root"
 "$python" -m ruff format --check .
 "$python" -m mypy
 "$python" -m nbstripout --verify --keep-id notebooks/*.ipynb
-if [ $# = 0 ]; then
-    set -- -n 2 --dist loadfile --no-loadscope-reorder  # two files at a time, the longest first,
+if [ $# = 0 ] || [ "$*" = --quick ]; then
+    [ $# = 0 ] || set -- -m "not slow"
+    set -- "$@" -n 2 --dist loadfile --no-loadscope-reorder  # two files at a time, the longest first,
     export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1  # a core each
 fi
 exec "$python" -m pytest "$@"

@@ -34,6 +34,7 @@ def maker(tmp_path, monkeypatch):
         (tmp_path / ".venv" / "python").write_text("")
 
     monkeypatch.setattr(module, "install", pretend)
+    monkeypatch.setattr(module, "install_all", lambda: pretend([module.LOCK]))
     monkeypatch.setattr(module, "find_python", lambda: sys.executable)
     made = lambda *a, **k: (tmp_path / ".venv").mkdir(exist_ok=True) or subprocess.CompletedProcess(a, 0)  # noqa: E731
     monkeypatch.setattr(module.subprocess, "run", made)
@@ -61,6 +62,26 @@ def test_one_that_was_interrupted_is_made_anew(maker):
     os.unlink(maker.STAMP)
     maker.main()
     assert len(maker.calls) == 4
+
+
+def test_the_lock_is_installed_by_uv_and_by_pip_where_uv_fails(maker, monkeypatch):
+    source = project_root() / "requirements.lock"
+    monkeypatch.undo()
+    monkeypatch.setattr(maker, "LOCK", str(source))
+    calls, works = [], True
+    monkeypatch.setattr(
+        maker, "logged", lambda command, total=0: calls.append(command) or "uv" not in command[0] or works
+    )
+    maker.install_all()
+    assert [command[-1] == str(source) for command in calls] == [False, True]  # pip brings uv, uv the rest
+    alone = maker.only("uv")
+    assert alone.startswith("uv==")
+    assert [line[:2] for line in alone.splitlines() if not line.startswith(" ")] == ["uv"]
+    assert "--hash=sha256:" in alone
+    works = False
+    maker.install_all()
+    assert [command[1] for command in calls[2:]] == ["-m", "pip", "-m"]
+    assert calls[-1][-1] == str(source)
 
 
 def test_an_unsuitable_python_is_said_in_one_line(maker, monkeypatch, capsys):
