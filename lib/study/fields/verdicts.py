@@ -106,8 +106,8 @@ def benchmark_bars(table: pd.DataFrame, published: pd.DataFrame | None) -> Itera
             f"CVI on the benchmark with P1 elements: share of means of ln θ within {_NEAR} sd of GaussianVI's, which "
             "has the same family and no decoder",
             "≥ 0.9",
-            f"{near:.2f}; its decoder's field is {100 * field:.0f}% off at draws of q: the error is the decoder's, not the "
-            "family's",
+            f"{near:.2f}; its decoder's field is {100 * field:.0f}% off at draws of q: the error is the decoder's, not "
+            "the family's",
             bool(near >= 0.9),
             _TABLE,
         )
