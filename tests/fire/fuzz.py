@@ -77,7 +77,7 @@ def parameters(scratch: Path, count: int, seed: int = 0) -> Tally:
         with tally.trial(f"profile {text!r}"):
             _resolved_or_refused(["--profile", "quick"])
 
-    ran = lambda book, passed, settings: {"name": book.name, "seconds": 0.0, "error": "", "passed": passed}  # noqa: E731
+    ran = lambda book, passed, _, alone: {"name": book.name, "seconds": 0.0, "error": "", "passed": passed}  # noqa: E731
     with mock.patch.dict(os.environ, {"PDEVAE_ROOT": str(project)}), mock.patch.object(cli, "execute", ran):
         many(st.tuples(_NAMES, _WORDS), count // 2, on_the_command_line)
         many(_TOML, count - count // 2, in_a_profile)

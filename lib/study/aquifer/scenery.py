@@ -53,11 +53,8 @@ def _rivers() -> pd.DataFrame:
 
 def layers() -> pd.DataFrame:
     """Of the paper's forward surrogate."""
-    rows = [
-        {"layer": k + 1, "inputs": n, "outputs": m, "activation": "sigmoid" if k < 3 else "none"}
-        for k, (n, m) in enumerate(NETWORK.layers)
-    ]
-    return pd.DataFrame(rows).eval("parameters = inputs * outputs + outputs")
+    rows = [(k + 1, n, m, "sigmoid" if k < 3 else "none", n * m + m) for k, (n, m) in enumerate(NETWORK.layers)]
+    return pd.DataFrame(rows, columns=["layer", "inputs", "outputs", "activation", "parameters"])
 
 
 def said(survey: str) -> str:
