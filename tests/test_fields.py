@@ -94,9 +94,9 @@ def test_groundwater_wells_tell_of_the_field_between_river_and_edges_without_flo
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: groundwater.forward(300, 400), "has no 400 modes"),
+        (lambda: groundwater.forward(300, 400), "cannot have 400 modes"),
         (lambda: groundwater.forward(300, 20, 40.0), "smaller sd"),
-        (lambda: groundwater.region(300).no_flow(lambda x: x[:, 0] > -9), "hold it"),
+        (lambda: groundwater.region(300).no_flow(lambda x: x[:, 0] > -9), "fix it"),
     ],
     ids=["more modes than nodes", "overflow", "nothing held"],
 )

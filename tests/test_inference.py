@@ -465,7 +465,7 @@ def test_a_wrong_problem_is_refused_in_one_line_when_it_is_made(change, words):
     ("make", "words"),
     [
         (lambda: Latents(), "empty"),
-        (lambda: Latents(a=1.0), "no part"),
+        (lambda: Latents(a=1.0), "cannot be a latent"),
         (lambda: Latents(whitened=Normal()), "another name"),
         (lambda: Latents(a=Normal(sd=0.0)), "must be positive"),
         (lambda: GaussianField(kernel="cubic"), "unknown kernel"),

@@ -358,7 +358,7 @@ def test_pointwise_places_are_uniform():
     [
         (lambda m, e: pdevae.patches(m, patch_nodes=500), "does not fit a mesh with"),
         (lambda m, e: pdevae.patches(m, rho=0.001), "shortest edge"),
-        (lambda m, e: pdevae.patches(m), "either rho=… or patch_nodes=…"),
+        (lambda m, e: pdevae.patches(m), "rho=… or patch_nodes=…"),
         (lambda m, e: pdevae.TaperedPenalty(m, e, patch_nodes=9, taper="soft"), "hard, wendland"),
         (lambda m, e: pdevae.TaperedPenalty(m, e, patch_nodes=9, normalisation="x"), "unbiased or paper"),
         (
