@@ -26,8 +26,11 @@ DOMAINS = {
 
 
 def pytest_collection_modifyitems(items):
-    """The files that take longest first: with two at a time, none of them is left alone at the end."""
+    """The files that take longest first: with two at a time, none of them is left alone at the end; they are slow."""
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    for item in items:
+        if item.path.stem in LONGEST:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(params=DOMAINS)
