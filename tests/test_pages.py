@@ -45,6 +45,7 @@ def project(tmp_path, monkeypatch):
     printed = new_output("stream", name="stdout", text="\n".join(f"line {k}" for k in range(100)))
     cells = [
         new_markdown_cell("# A toy\n\nWith $x^2$."),
+        new_code_cell("count = 3", metadata={"tags": ["parameters"]}),
         new_code_cell("print(lines)", outputs=[printed, new_output("stream", name="stderr", text="a warning")]),
         new_code_cell('run.save("fig_toy", table)'),
         new_code_cell("run.bar(*bar)", outputs=[new_output("stream", name="stdout", text="  met  a bar")]),
@@ -56,7 +57,7 @@ def project(tmp_path, monkeypatch):
     record = {
         "profile": "paper",
         "overrides": {},
-        "parameters": {},
+        "parameters": {"count": 3},
         "artefacts": {"fig_toy": ""},
         "claims": {"met": 1},
         "revision": "r",
@@ -74,6 +75,12 @@ def test_a_page_has_outputs_cut_to_size_and_links_its_figures(project):
     assert "](../../figures/fig_toy.png)" in page
     assert "a warning" not in page
     assert "  met  a bar" not in page
+
+
+def test_a_page_says_which_parameters_have_changed_since(project):
+    record = manifest.read(project / "figures")["01_toy"]
+    assert "Run before" not in pages.page("01_toy", record)
+    assert "with `count = 2`" in pages.page("01_toy", record | {"parameters": {"count": 2}})
 
 
 def test_only_what_ran_on_the_paper_profile_has_a_page(project):

@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from machinery import catalogue, claims, manifest
 from machinery.artefacts import made_from_csv
 from machinery.files import write_text
-from machinery.notebooks import PROFILES
+from machinery.notebooks import PROFILES, Notebook
 from machinery.report.notebook_pages import executed, read, title
 from machinery.settings import project_root
 
@@ -46,10 +46,19 @@ def page(book: str, record: dict) -> str:
     parts = [part for cell in notebook.cells for part in _cell(cell)]
     source = f"[notebook](../../notebooks/{book}.ipynb)"
     made = f"{source}, profile {record['profile']}, revision `{record['revision']}`, [all notebooks](README.md)"
+    made += _changed_since(book, record)
     head, *rest = parts
     return (
         "\n\n".join([head.partition("\n")[0], made, head.partition("\n")[2].strip(), *rest, *_verdicts(record)]) + "\n"
     )
+
+
+def _changed_since(book: str, record: dict) -> str:
+    """Parameters that the figures were made with, where the notebook has others by now."""
+    path, ran = project_root() / "notebooks" / f"{book}.ipynb", record["parameters"]
+    now = {name: parameter.default for name, parameter in Notebook(path).parameters.items()}
+    other = [f"{name} = {ran.get(name, '(new since)')}" for name, value in now.items() if ran.get(name) != value]
+    return f"\n\n**Run before the notebook was changed**, with `{'; '.join(other)}`." if other else ""
 
 
 def _cell(cell: NotebookNode) -> list[str]:
