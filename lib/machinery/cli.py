@@ -5,21 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import queue
 import signal
 import socket
 import sys
-import threading
 import uuid
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from machinery import catalogue, leftovers, manifest, notebooks
 from machinery.files import check_writable
 from machinery.imports import without_address_grammars
-from machinery.launch import execute
+from machinery.lanes import execute_all, shared_cluster
 from machinery.settings import RunSettings, project_root
 from pdevae.errors import UserError
 
@@ -86,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
         settings = {book.name: _settings(book, passed[book.name], overrides, figures, options) for book in chosen}
         if scheduler:
             settings = {name: replace(own, scheduler=scheduler) for name, own in settings.items()}
-        rows = _execute_all(chosen, passed, settings, lanes)
+        rows = execute_all(chosen, passed, settings, lanes, lambda row: _show(row, figures))
     if figures == project_root() / "figures" and (project_root() / "README.md").exists():
         catalogue.update()
     print(_table(rows))
@@ -103,49 +99,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _lanes(options: argparse.Namespace, count: int) -> int:
-    """Notebooks at a time: one computes while another starts or draws, unless the run is there to measure times."""
+    """Notebooks at a time; one where times are measured."""
     shared = options.profile != notebooks.PROFILES[-1] and not options.scheduler and options.jobs != 1
     return min(2, count, RunSettings(jobs=options.jobs).worker_count) if shared else 1
 
 
-@contextlib.contextmanager
-def shared_cluster(jobs: int, wanted: bool) -> Iterator[str]:
-    """The address of workers that all notebooks of the run share, or nothing, and each starts its own."""
-    if not wanted:
-        yield ""
-        return
-    from machinery.cluster import local_cluster
-
-    with local_cluster(RunSettings(jobs=jobs).worker_count) as cluster:
-        yield cluster.scheduler_address
-
-
-def _execute_all(chosen: list, passed: dict, settings: dict[str, RunSettings], lanes: int) -> list[dict]:
-    """In this order, ``lanes`` at a time; as each ends, its pictures are named and the report shows them."""
-    waiting, done = deque(chosen), queue.Queue[dict | BaseException]()
-
-    def lane() -> None:
-        while waiting:
-            book = waiting.popleft()
-            try:
-                done.put(execute(book, passed[book.name], settings[book.name], alone=lanes == 1))
-            except BaseException as error:  # the run's, not the notebook's: a full disk
-                done.put(error)
-
-    for _ in range(lanes):  # a run that is told to stop does not wait for them
-        threading.Thread(target=lane, daemon=True).start()
-    rows: dict[str, dict] = {}
-    while len(rows) < len(chosen):
-        row = done.get()
-        if isinstance(row, BaseException):
-            raise row
-        rows[row["name"]] = row
-        if len(rows) < len(chosen) and row.get("artefacts"):
-            _show(row, settings[row["name"]].figures_dir)
-    return [rows[book.name] for book in chosen]
-
-
 def _show(row: dict, figures: Path) -> None:
+    """The pictures that a notebook made, and the report as it stands."""
     pictures = [figures / f"{name}.png" for name in row["artefacts"] if name.startswith("fig_")]
     print("\n".join(f"        {_short(path)}" for path in pictures), flush=True)
     with contextlib.suppress(UserError):  # another notebook may be about to replace what it made before

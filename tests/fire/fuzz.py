@@ -13,7 +13,7 @@ from unittest import mock
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from machinery import cli, notebooks, replicates
+from machinery import cli, lanes, notebooks, replicates
 from pdevae.errors import UserError
 
 from . import Tally
@@ -78,7 +78,7 @@ def parameters(scratch: Path, count: int, seed: int = 0) -> Tally:
             _resolved_or_refused(["--profile", "quick"])
 
     ran = lambda book, passed, _, alone: {"name": book.name, "seconds": 0.0, "error": "", "passed": passed}  # noqa: E731
-    with mock.patch.dict(os.environ, {"PDEVAE_ROOT": str(project)}), mock.patch.object(cli, "execute", ran):
+    with mock.patch.dict(os.environ, {"PDEVAE_ROOT": str(project)}), mock.patch.object(lanes, "execute", ran):
         many(st.tuples(_NAMES, _WORDS), count // 2, on_the_command_line)
         many(_TOML, count - count // 2, in_a_profile)
     return tally
