@@ -15,8 +15,7 @@ from pdevae import Diffusion, Forward, GaussianField, InverseProblem, Latents, N
 from pdevae._tensorflow import tf
 from pdevae.fem.mesh import random_places
 from pdevae.inference.interpolant import Interpolant
-from study.transport.experiment import mesh_of
-from study.transport.problem import forward_on
+from study.transport.problem import forward_on, mesh_of
 
 _AT_A_TIME = 20
 _LEFT = 1e-9  # of the variance of solutions: what their modes may leave

@@ -15,7 +15,7 @@ from pdevae._tensorflow import tf
 from pdevae.inference.solved import Objective
 from pdevae.inference.units import HiddenUnits, Pairs, Polynomials, Rows
 from study.explore.ellipse import ellipse, frame, plane
-from study.explore.inverse import Experiment, noise_of
+from study.explore.experiment import Experiment, noise_of
 from study.explore.panel import Panel, slider
 from study.plots.style import outline
 

@@ -5,85 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
-import scipy.sparse as sp
 from matplotlib.tri import Triangulation
 
-from pdevae import CVI, Decoder, InverseProblem, Posterior, SolvedCVI, exact
-from pdevae._tensorflow import tf
+from pdevae import Decoder, InverseProblem, Posterior, exact
 from pdevae.errors import UserError
-from pdevae.fem import domains
-from pdevae.fem.mesh import Mesh
-from pdevae.fem.transfer import interpolation
-from pdevae.penalties import named
-from pdevae.streams import random
 from study.explore.ellipse import ellipse, frame, plane
+from study.explore.experiment import LEAST_SENSORS, METHODS, Experiment, noise_of
 from study.explore.panel import Panel, slider
+from study.explore.pixels import Pixels
 from study.plots.style import outline
-from study.streams import Stream
 from study.transport.problem import forward_on
 
 _NEAR = 0.06  # a press this near to a sensor takes it away
 _REST = 0.4  # seconds without a move after which the exact posterior is computed
 _LONGEST = 3.0  # component of τ
-_SIDE = 240  # pixels of the field's image
-_LEAST = 4  # sensors: fewer leave a posterior that a grid around one mode cannot hold
-
-
-@dataclass(frozen=True, eq=False)
-class Experiment:
-    """A field with a known τ on a fine mesh; readings of it anywhere, to be explained on a coarser mesh."""
-
-    truth: Mesh
-    mesh: Mesh
-    tau: np.ndarray
-    u: np.ndarray  # nodal values on the fine mesh
-    typical: float  # sd of the field at τ = 0
-
-    @classmethod
-    def on_star(cls, nodes: int, tau) -> Experiment:
-        truth, tau = domains.star(nodes=4 * nodes), np.asarray(tau, float)
-        u = forward_on(truth).solve(tf.constant(np.stack([tau, 0 * tau]))).numpy()
-        return cls(truth, domains.star(nodes=nodes), tau, u[0], float(u[1].std()))
-
-    def with_truth(self, tau) -> Experiment:
-        """Another τ; the meshes stay."""
-        tau = np.asarray(tau, float)
-        return replace(self, tau=tau, u=forward_on(self.truth).solve(tf.constant(tau[None])).numpy()[0])
-
-    def problem(self, sensors: np.ndarray, xi: np.ndarray, noise: float) -> InverseProblem:
-        """Readings with noise ``xi``, in units of a share of the field's standard deviation at τ = 0."""
-        if len(sensors) < _LEAST:
-            raise UserError(f"{len(sensors)} sensors: place at least {_LEAST} by pressing on the region")
-        sigma = noise * self.typical
-        clean = forward_on(self.truth).reader(sensors) @ self.u
-        return InverseProblem.on(forward_on(self.mesh), sensors, clean + sigma * xi, sigma)
-
-    def scatter(self, count: int, seed: int) -> np.ndarray:
-        rng = random(Stream.EXPLORER, seed)
-        return 0.9 * self.truth.points[rng.choice(self.truth.interior, count, replace=False)]
-
-
-def trained(penalty: str, steps: int) -> CVI:
-    """CVI by descent, a short run of it."""
-    return CVI(penalty=partial(named, penalty, n_patches=8, boundary=0.0, dtype=tf.float32), steps=steps)
-
-
-METHODS = {
-    "solved, two-level (ours)": lambda steps: SolvedCVI(),
-    "trained, two-level (ours)": lambda steps: trained("two-level", steps),
-    "trained, hard taper (the paper's)": lambda steps: trained("hard", steps),
-}
-
-
-def noise_of(sensors: np.ndarray) -> np.ndarray:
-    """Of each sensor, from where it is first placed."""
-    return np.array([np.random.default_rng(np.abs(x * 1e6).astype(int)).normal() for x in sensors.reshape(-1, 2)])
 
 
 class InversePanel(Panel):
@@ -147,7 +85,7 @@ class InversePanel(Panel):
     def train(self) -> None:
         """A decoder for every τ and all readings, and what it compiles."""
         decoder = Decoder.train(forward_on(self.experiment.mesh), "exact", self.decoder_steps, progress=False)
-        places = self.experiment.scatter(_LEAST, 0)
+        places = self.experiment.scatter(LEAST_SENSORS, 0)
         decoder.condition(places, decoder.field(places, np.zeros((1, 2)))[0], 0.1)
         self.decoder = decoder
         self.status.value = f"a decoder is trained ({decoder.seconds:.0f} s): drag a sensor, the noise, or the true τ"
@@ -174,7 +112,7 @@ class InversePanel(Panel):
 
     def _infer(self) -> None:
         if self.exact is None:
-            raise UserError(f"place at least {_LEAST} sensors first")
+            raise UserError(f"place at least {LEAST_SENSORS} sensors first")
         self.found = METHODS[self.method.value](self.steps.value)(self.problem)
 
     def _noise_moved(self) -> None:
@@ -227,8 +165,9 @@ class InversePanel(Panel):
         mesh = self.experiment.truth
         self.region, self.plane = self.figure.subplots(1, 2, width_ratios=[1.1, 1])
         triangles = Triangulation(*mesh.points.T, mesh.triangles)
-        self.pixels, extent = _pixels(mesh)
-        self.field = self.region.imshow(self._image(), cmap="viridis", extent=extent, interpolation="bilinear")
+        self.pixels = Pixels.of(mesh)
+        look = {"cmap": "viridis", "extent": self.pixels.extent, "interpolation": "bilinear"}
+        self.field = self.region.imshow(self.pixels.image(self.experiment.u), **look)
         outline(self.region, triangles)
         (self.edge,) = self.region.lines
         self.figure.colorbar(self.field, ax=self.region, shrink=0.7, label="the true field u", location="left")
@@ -243,7 +182,7 @@ class InversePanel(Panel):
     def draw(self):
         self.dots.set_data(*self.sensors.T)
         self.star.set_data(*self.experiment.tau[:, None])
-        self.field.set_data(self._image())
+        self.field.set_data(self.pixels.image(self.experiment.u))
         self.region.set_title(f"{len(self.sensors)} sensors: drag one, press to place one or to take it away")
         lines = {self.exact_line: self.exact, self.found_line: self.found, self.quick_line: self.quick}
         outlines = {line: ellipse(q.mean, q.covariance) if q else np.empty((2, 0)) for line, q in lines.items()}
@@ -261,10 +200,6 @@ class InversePanel(Panel):
         lines = [self.dots, self.exact_line, self.found_line, self.quick_line, self.star]
         return [*field, *lines, self.region.title, self.plane.title]
 
-    def _image(self) -> np.ndarray:
-        """The field at pixels: drawn ten times as fast as triangles are."""
-        return np.ma.masked_where(self.pixels.outside, (self.pixels.read @ self.experiment.u).reshape(_SIDE, _SIDE))
-
     def _said(self) -> str:
         if not self.exact:
             return f"{_told(self.quick)} (decoder)\nlet go for the exact posterior" if self.quick else "\n"
@@ -280,19 +215,6 @@ class InversePanel(Panel):
         sd = np.sqrt(np.diag(self.exact.covariance))
         away, ratio = np.max(np.abs(found.mean - self.exact.mean) / sd), found.sd / sd
         return f"mean off by {away:.2f} sd; its sd {ratio[0]:.2f} and {ratio[1]:.2f} times the exact"
-
-
-class Pixels(NamedTuple):
-    read: sp.csr_matrix  # [side², n]
-    outside: np.ndarray  # [side, side]
-
-
-def _pixels(mesh: Mesh) -> tuple[Pixels, tuple[float, ...]]:
-    """Of an image of the region, from above, and its extent."""
-    (left, bottom), (right, top) = mesh.points.min(axis=0), mesh.points.max(axis=0)
-    x, y = np.meshgrid(np.linspace(left, right, _SIDE), np.linspace(top, bottom, _SIDE))
-    read = interpolation(mesh, np.column_stack([x.ravel(), y.ravel()]))
-    return Pixels(read, (np.diff(read.indptr) == 0).reshape(_SIDE, _SIDE)), (left, right, bottom, top)
 
 
 def _told(found: Posterior) -> str:

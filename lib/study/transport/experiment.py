@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 
-from pdevae import CVI, HMC, Geometric, InverseProblem, Laplace, Penalty, PointwisePenalty, Posterior, SolvedCVI, exact
-from pdevae._tensorflow import tf
-from pdevae.fem import domains
+from pdevae import CVI, HMC, Geometric, InverseProblem, Laplace, Posterior, SolvedCVI, exact
 from pdevae.fem.mesh import Mesh
-from pdevae.fem.operators import Term
-from pdevae.fem.weak_form import WeakForm
 from pdevae.inference.fit import Diverged
 from pdevae.inference.posterior import Check
 from pdevae.inference.sampling import OverBudget
 from pdevae.inference.training import Training
-from pdevae.penalties import named
 from pdevae.streams import random
 from study.streams import Stream
-from study.transport.problem import DenseForward, Truth, field_at
+from study.transport.problem import DenseForward, Truth, field_at, mesh_of
+from study.transport.rungs import penalty_of, trained
 
 _VALIDATION = 200  # places where the field is predicted
 _PREDICTIONS = 50  # posterior draws that predict it
@@ -36,22 +31,6 @@ SOLVED = {
     "two-level": SolvedCVI("two-level"),
     "hard": SolvedCVI("hard", sampled=False),
 }
-
-# The ladder: a trained method's penalty, and for which τ it is taken (CVI's ``serves``)
-RUNGS = {
-    "printed": ("hard", "q"),  # (a) with 1/P
-    "overwritten": ("hard", "q"),  # (a) with the boundary overwritten instead of met
-    "coupled": ("hard", "q"),  # (b) with N/P
-    "hard": ("hard", "wider"),  # (c)
-    "wendland": ("wendland", "wider"),  # (d)
-    "exact": ("exact", "wider"),  # (e)
-    "two-level": ("two-level", "wider"),  # (f)
-    "multilevel": ("multilevel", "wider"),  # (g)
-    "prior": ("multilevel", "prior"),  # (h)
-    "pointwise": ("pointwise", "wider"),
-    "pointwise-soft": ("pointwise", "wider"),
-}
-
 
 SETTINGS = ("eps", "rate", "width", "samples", "tests")  # what is chosen: see choosing
 
@@ -75,11 +54,6 @@ class Setting:
     tests: int = 256  # test nodes of a step
     draws: int = 99  # for ranks
     variant: str = ""
-
-
-@cache
-def mesh_of(domain: str, nodes: int) -> Mesh:
-    return getattr(domains, domain)(nodes=nodes)
 
 
 @lru_cache(maxsize=64)
@@ -118,79 +92,6 @@ def method_of(config: Setting):
     if how == "solved":
         return SOLVED[name]
     return trained(name, *(getattr(config, key) for key in ("domain", "nodes", "steps", *SETTINGS)))
-
-
-@lru_cache(maxsize=4)
-def trained(rung: str, domain: str, nodes: int, steps: int, eps, rate, width: int, samples: int, tests: int) -> CVI:
-    """A rung of the ladder; ``hard-64`` has patches of 64 test nodes, and a step sees ``tests`` of them in all.
-
-    ε falls tenfold, to ``eps``, in 0.7 of the steps. As printed, the penalty is an estimate of R/N, N test nodes in
-    the mesh: its ε is ``eps``/√N.
-    """
-    name, patch_nodes = _parts(rung)
-    kind, serves = RUNGS[name]
-    scale = len(mesh_of(domain, nodes).interior) ** -0.5 if name in ("printed", "overwritten") else 1.0
-    return CVI(
-        penalty=lambda mesh, equation: _penalty(name, kind, patch_nodes, tests, domain, mesh, equation),
-        steps=steps,
-        samples=samples,
-        eps=Geometric(10 * eps * scale, eps * scale, steps=int(0.7 * steps)),
-        learning_rate=rate,
-        serves=serves,
-        spread=1.3 if serves == "prior" else 1.5,
-        width=width,
-    )
-
-
-def _parts(rung: str) -> tuple[str, int]:
-    name, _, patch_nodes = rung.rpartition("-") if rung[-1].isdigit() else (rung, "", "32")
-    return name, int(patch_nodes)
-
-
-def _penalty(name, kind, patch_nodes: int, tests: int, domain, mesh: Mesh, equation: Term, centres=None) -> Penalty:
-    common = {"boundary": 0.0, "dtype": tf.float32}
-    if name == "overwritten":
-        common["boundary"] = (np.zeros(mesh.n_nodes), np.where(mesh.is_boundary, 0.0, 1.0))
-    if kind == "pointwise":
-        return _Pointwise(mesh, equation, tests // 2, None if name == "pointwise-soft" else _SMOOTH_FACTORS[domain])
-    if kind == "multilevel":
-        common["coarse_patches"] = 2
-    if kind in ("hard", "wendland"):
-        common |= {"normalisation": "paper" if name in ("printed", "overwritten") else "unbiased", "centres": centres}
-    return named(kind, mesh, equation, patch_nodes, max(tests // patch_nodes, 1), **common)
-
-
-class _Pointwise(Penalty):
-    """The point-wise penalty at half as many places as the others have test nodes: with two derivatives a place still
-    costs twice as much as a node. The boundary is met by a factor that is smooth in closed form, or, without one, asked
-    for by the penalty, at half as many places again.
-    """
-
-    def __init__(self, mesh: Mesh, equation: Term, places: int, factor: Callable[[tf.Tensor], tf.Tensor] | None):
-        met = None
-        if factor:
-            met = np.zeros(mesh.n_nodes), np.where(mesh.is_boundary, 0.0, factor(tf.constant(mesh.points)))
-        self.factor = factor or (lambda x: 1.0)
-        self.penalty = PointwisePenalty(
-            mesh, equation, places, places // 2, boundary=None if factor else 0.0, dtype=tf.float32
-        )
-        self.weak = WeakForm(mesh, equation, met, tf.float32)
-
-    def __call__(self, mu, z, seed):
-        return self.penalty(lambda x, z: self.factor(x) * mu(x, z), z, seed)
-
-
-def _disc_factor(x: tf.Tensor) -> tf.Tensor:
-    return 1 - tf.reduce_sum(x**2, axis=1)
-
-
-def _star_factor(x: tf.Tensor) -> tf.Tensor:
-    """1 − (|x|/r(θ))⁴ with the star's r(θ) = 1 + 0.3 sin 5θ; four times differentiable at the origin."""
-    angle, square = tf.atan2(x[:, 1], x[:, 0]), tf.reduce_sum(x**2, axis=1)
-    return 1 - square**2 / (1 + 0.3 * tf.sin(5 * angle)) ** 4
-
-
-_SMOOTH_FACTORS = {"disc": _disc_factor, "star": _star_factor}
 
 
 def _with_dense_solves(method: HMC, problem: InverseProblem, seed: int) -> Posterior:
@@ -261,9 +162,8 @@ def step_cost(config: Setting, seed: int) -> dict:
     """Milliseconds of a training step and seconds of set-up; few centres, as rows of A⁻¹ cost a solve each."""
     problem = problem_of(config, seed)
     begun = time.perf_counter()
-    name, patch_nodes = _parts(config.method)
     where = (config.domain, problem.mesh, problem.forward.equation)
-    penalty = _penalty(name, RUNGS[name][0], patch_nodes, config.tests, *where, centres=_few(problem.mesh))
+    penalty = penalty_of(config.method, config.tests, *where, centres=_few(problem.mesh))
     setup = time.perf_counter() - begun
     size = {"samples": config.samples, "width": config.width}
     method = CVI(penalty=lambda *_: penalty, eps=Geometric(0.03, 0.003, steps=1000), **size)

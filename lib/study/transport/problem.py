@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
 from pdevae import Diffusion, InverseProblem, Latents, Normal, Source, Term, Transport
 from pdevae._tensorflow import tf
+from pdevae.fem import domains
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Coefficient
 from pdevae.inference.forward import Forward
@@ -18,6 +19,11 @@ from study.streams import Stream
 
 def equation(a: float, source: Coefficient = 1.0) -> Term:
     return Diffusion(a) + Transport(lambda x, z: z.tau) - Source(source)
+
+
+@cache
+def mesh_of(domain: str, nodes: int) -> Mesh:
+    return getattr(domains, domain)(nodes=nodes)
 
 
 @lru_cache(maxsize=16)
