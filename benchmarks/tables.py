@@ -100,7 +100,7 @@ def _table(name: str, table: pd.DataFrame) -> str:
         columns = ["method", "nodes", "replicates"]
         hours = [f"{what}_hours{end}" for what in ("cpu", "wall") for end in ("_low", "", "_high")]
         table = table[table.cores.notna()][[*columns, *hours, "memory_gb"]].rename(columns={"nodes": "nodes_up_to"})
-    return _markdown(table)
+    return markdown(table)
 
 
 def over_problems(table: pd.DataFrame) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def over_problems(table: pd.DataFrame) -> pd.DataFrame:
     return groups[columns].median().replace(np.inf, np.nan).join(status)
 
 
-def _markdown(table: pd.DataFrame) -> str:
+def markdown(table: pd.DataFrame) -> str:
     lines = ["| " + " | ".join(map(str, table)) + " |", "|" + "---|" * table.shape[1]]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table.itertuples(index=False)]
     return "\n".join(lines) + "\n"
@@ -132,7 +132,7 @@ def _summary(bars: pd.DataFrame) -> str:
     met = int((bars[fire].verdict == "met").sum())
     verdict = "**met**" if met == fire.sum() else "**missed**"
     lines.append(("Scenarios under fire that lose nothing", "all", f"{met} of {fire.sum()}", verdict))
-    return _markdown(pd.DataFrame(lines, columns=["bar", "target", "measured", "verdict"]))
+    return markdown(pd.DataFrame(lines, columns=["bar", "target", "measured", "verdict"]))
 
 
 def update() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import readme_tables
 import tables
 
 from machinery import claims, manifest, notebooks
@@ -138,6 +139,7 @@ def test_links_of_a_page_lead_somewhere(page):
 
 def test_the_benchmarks_page_shows_their_tables_as_they_are():
     assert (project_root() / "benchmarks" / "README.md").read_text() == tables.text()
+    assert (project_root() / "README.md").read_text() == readme_tables.text()
 
 
 def test_conda_users_get_the_lock_file():

@@ -123,5 +123,5 @@ def fig_aquifer_twin(table: pd.DataFrame) -> Figure:
             row[0].plot([x - 0.15, x + 0.15], [means[label, model]] * 2, "k", lw=1.5)
     row[0].axhspan(0.80, 0.97, color="0.9", zorder=0)
     row[0].set(xlabel="", ylabel="share inside the 90% interval of q", ylim=(-0.03, 1.03))
-    row[0].legend(frameon=False, fontsize=7, loc="lower right")
+    row[0].legend(frameon=False, fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return marked(figure, table)

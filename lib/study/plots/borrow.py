@@ -14,8 +14,8 @@ _METHODS = ("NUTS", "Laplace", "GaussianVI", "CVI")
 
 
 def fig_your_own_problem(table: pd.DataFrame) -> Figure:
-    """The field with its readings and log D in truth; below, log D by method: mean on one scale, then sd."""
-    figure, axes = mosaic([["u", "truth", ".", "."], list(_METHODS), [f"sd {name}" for name in _METHODS]], 9.4, 6.6)
+    """The field with its readings above log D in truth; beside them log D by method, its mean above its sd."""
+    figure, axes = mosaic([["u", *_METHODS], ["truth", *(f"sd {name}" for name in _METHODS)]], 11.2, 4.6)
     mesh, nodes = triangulation(table)
     readings = table[table.kind == "reading"]
     drawn = axes["u"].tripcolor(mesh, nodes.u, shading="gouraud", rasterized=True)
@@ -29,7 +29,7 @@ def fig_your_own_problem(table: pd.DataFrame) -> Figure:
         drawn = axes[name].tripcolor(mesh, nodes[column], shading="gouraud", vmin=low, vmax=high, cmap="cividis")
         drawn.set_rasterized(True)
         off = np.sqrt(np.mean((nodes[column] - nodes.truth) ** 2))
-        title = "Truth\n" if name == "truth" else f"{name}: mean\nrms error {off:.2f}"
+        title = "Truth: log $D$\n" if name == "truth" else f"{name}: mean\nrms error {off:.2f}"
         _map(axes[name], mesh, drawn, "log $D$, $D$ in km²/day", title)
     sds = [f"sd_{name}" for name in _METHODS]
     high = nodes[sds].max().max()
@@ -38,7 +38,7 @@ def fig_your_own_problem(table: pd.DataFrame) -> Figure:
         drawn = ax.tripcolor(mesh, nodes[column], shading="gouraud", vmin=0, vmax=high, cmap="magma", rasterized=True)
         ax.plot(readings.x, readings.y, ".", color="w", ms=2)
         covered = np.mean((nodes.truth > nodes[f"low_{name}"]) & (nodes.truth < nodes[f"high_{name}"]))
-        _map(ax, mesh, drawn, "sd of log $D$", f"{name}: standard deviation\n90% intervals hold {100 * covered:.0f}%")
+        _map(ax, mesh, drawn, "sd of log $D$", f"{name}: sd\n90% intervals hold {100 * covered:.0f}%")
     return figure
 
 
