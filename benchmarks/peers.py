@@ -9,7 +9,8 @@ with one thread, each run saved as it ends (build/peers/runs), writes benchmarks
 Accuracy asked for: mean within 0.25 exact standard deviations, standard deviations within a factor 1.25. A sampler's
 time to it is when its running moments come to stay inside; a method that gives a Gaussian at its end has its whole
 time; DeepXDE gives a point, which is asked for the mean alone. Beyond 10,000 nodes, and 4,000 with VI through exact
-solves, only those are tried whose time would fit the budget, were it to grow as before, and none that was over budget on the mesh before.
+solves, only those are tried whose time would fit the budget, were it to grow as before; on no mesh those that were over
+budget on the one before.
 """
 
 from __future__ import annotations
