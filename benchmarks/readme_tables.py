@@ -21,18 +21,11 @@ _METHODS = [  # names, what it does, needs, use it, its row in peers.csv
         "Laplace, Gauss–Newton",
     ),
     (
-        "`GaussianVI`",
-        "the best Gaussian, through exact solves",
+        "`GaussianVI`, `FlowVI`",
+        "the best Gaussian, or a flow for skew and long tails, through exact solves",
         "thousands of solves",
         "when `check()` doubts Laplace",
         "GaussianVI, exact solves (ours)",
-    ),
-    (
-        "`FlowVI`",
-        "a flow, for skew and long tails, through exact solves",
-        "thousands of solves",
-        "when no Gaussian will do",
-        "FlowVI, exact solves (ours)",
     ),
     (
         "`HMC`, `NUTS`",

@@ -30,6 +30,7 @@ from pdevae import (
 from pdevae._tensorflow import tf
 from pdevae.inference.fit import Descent, Diverged
 from pdevae.inference.units import HiddenUnits, Pairs, Rows
+from pdevae.penalties import named
 
 MESH = pdevae.star(nodes=200)
 SENSORS = 0.9 * MESH.points[np.random.default_rng(3).choice(MESH.interior, 30, replace=False)]
@@ -300,13 +301,14 @@ def test_cvi_learns_the_noise():
     assert CVI(penalty="exact", steps=20, around=Laplace())(wrong).diagnostics["noise"] == 1
 
 
-def test_rows_of_hidden_units_give_the_penalty_of_any_field_made_of_them():
+@pytest.mark.parametrize("name", ["exact", "two-level", "wendland"])  # by the mesh's residual, and by patches
+def test_rows_of_hidden_units_give_the_penalty_of_any_field_made_of_them(name):
     p, c, tau = problem("vector"), np.random.default_rng(0).normal(size=6), np.array([0.7, -1.2])
-    penalty = pdevae.ExactPenalty(MESH, TRANSPORT, boundary=0.0)
+    penalty = named(name, MESH, TRANSPORT, boundary=0.0)
     units = HiddenUnits(MESH, 6, 3.0, 0)
     rows = Rows(Pairs(lambda _: penalty, p.forward), units, None)
     mu = lambda x, z: tf.linalg.matvec(units.some(1, 7)(x, z), c, transpose_a=True)[None]  # noqa: E731
-    expected = penalty(mu, p.latents.seen(tf.constant(tau[None])))
+    expected = np.sum(np.prod(penalty.pair(mu, p.latents.seen(tf.constant(tau[None]))), axis=0))
     assert rows.affine is not None
     v = np.r_[1.0, c]
     np.testing.assert_allclose(v @ rows.gram(tau[None])[0] @ v, expected, rtol=1e-9)

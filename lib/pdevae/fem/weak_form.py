@@ -151,15 +151,20 @@ class WeakForm:
         K = tf.stack([column[k] - r_0[k] for k in range(3) for column in columns], axis=-1)
         return tf.reshape(K, [samples, -1, 3, 3]), -tf.stack(r_0, axis=-1)
 
+    def system(self, z: Any = None) -> tuple[sp.csr_matrix, np.ndarray]:
+        """L[z], interior rows and all columns (eq:transport_assembly), and f_i = ∫ f φ_i at the interior nodes
+        (eq:stiffness_and_load_vector); for one sample of z.
+        """
+        K, f = (part[0].numpy() for part in self.element_system(z))
+        L = assembled(K, self.mesh.triangles, self.mesh.n_nodes)
+        f = np.bincount(self.mesh.triangles.ravel(), f.ravel(), self.mesh.n_nodes)
+        return L[self.mesh.interior], f[self.mesh.interior]
+
     def matrix(self, z: Any = None) -> sp.csr_matrix:
-        """L[z]: interior rows, all columns (eq:transport_assembly); for one sample of z."""
-        K = self.element_system(z)[0][0].numpy()
-        return assembled(K, self.mesh.triangles, self.mesh.n_nodes)[self.mesh.interior]
+        return self.system(z)[0]
 
     def load(self, z: Any = None) -> np.ndarray:
-        """f_i = ∫ f φ_i at the interior nodes (eq:stiffness_and_load_vector)."""
-        f = self.element_system(z)[1][0].numpy()
-        return np.bincount(self.mesh.triangles.ravel(), f.ravel(), self.mesh.n_nodes)[self.mesh.interior]
+        return self.system(z)[1]
 
 
 def corner_sums(equation: Term, e: Elements, corners, u: tf.Tensor, z: Any, n: int, rows=None) -> tf.Tensor:

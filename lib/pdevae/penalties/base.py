@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from pdevae._tensorflow import constant_property, tf
+from pdevae._tensorflow import constant_property, graph, tf
 from pdevae.errors import UserError
 from pdevae.fem.fields import Field
 from pdevae.fem.solve import factorise
@@ -89,6 +89,23 @@ class Penalty:
     def quadratic_form(self) -> LinearOperator:
         """The matrix B, as an operator on interior rows, for which the penalty's full sum is rᵀBr."""
         raise NotImplementedError
+
+
+class WholeResidual(Penalty):
+    """A norm that takes the residual of the whole mesh: subclasses say by which rows."""
+
+    def rows_of(self, r: tf.Tensor, seed: Seed | None = None) -> tf.Tensor:
+        """r [M, N] whitened, [M, R]."""
+        raise NotImplementedError
+
+    def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        rows = self.rows_of(self.residual(mu, z), seed)
+        return rows, rows
+
+    def residual(self, mu: Field, z: Any) -> tf.Tensor:
+        """Compiled on its own in a graph that a solve on the host keeps from being compiled as a whole."""
+        rows = lambda z: self.weak.residual(self.weak.values(mu, z), z)  # noqa: E731
+        return rows(z) if self.compiles or tf.executing_eagerly() else graph(rows, jit_compile=True)(z)
 
 
 class Inverse:

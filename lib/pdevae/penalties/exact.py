@@ -6,15 +6,15 @@ from typing import Any
 
 from scipy.sparse.linalg import LinearOperator
 
-from pdevae._tensorflow import graph, tf
+from pdevae._tensorflow import tf
 from pdevae.fem.fields import Field
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term
 from pdevae.fem.weak_form import Boundary, WeakForm, stiffness
-from pdevae.penalties.base import Inverse, Penalty, Seed
+from pdevae.penalties.base import Inverse, Seed, WholeResidual
 
 
-class ExactPenalty(Penalty):
+class ExactPenalty(WholeResidual):
     """‖L[z]μ − f‖²_A = rᵀA⁻¹r on the whole mesh; ``seed`` is not used.
 
     >>> import pdevae
@@ -32,17 +32,10 @@ class ExactPenalty(Penalty):
         self.compiles = self.inverse.compiles
 
     def __call__(self, mu: Field, z: Any, seed: Seed | None = None) -> tf.Tensor:
-        r = self._residual(mu, z)
-        return tf.reduce_mean(self.inverse.norm(r))
+        return tf.reduce_mean(self.inverse.norm(self.residual(mu, z)))
 
-    def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        rows = self.inverse.whiten(self._residual(mu, z))
-        return rows, rows
-
-    def _residual(self, mu: Field, z: Any) -> tf.Tensor:
-        """Compiled on its own in a graph that the solve on the host keeps from being compiled as a whole."""
-        rows = lambda z: self.weak.residual(self.weak.values(mu, z), z)  # noqa: E731
-        return rows(z) if self.compiles or tf.executing_eagerly() else graph(rows, jit_compile=True)(z)
+    def rows_of(self, r: tf.Tensor, seed: Seed | None = None) -> tf.Tensor:
+        return self.inverse.whiten(r)
 
     def quadratic_form(self):
         return LinearOperator(self.inverse.shape, matvec=self.inverse.factors.solve, dtype=float)

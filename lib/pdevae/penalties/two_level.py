@@ -18,7 +18,7 @@ from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term
 from pdevae.fem.transfer import coarser, prolongation
 from pdevae.fem.weak_form import Boundary, WeakForm, stiffness
-from pdevae.penalties.base import Inverse, Penalty, Seed, as_seed, at_least_one, sample_patches
+from pdevae.penalties.base import Inverse, Seed, WholeResidual, as_seed, at_least_one, sample_patches
 from pdevae.penalties.minipatches import Patches, patches
 from pdevae.penalties.patch_residual import PatchTables, local_quadratic_form, patch_residuals, root_cover, whitenings
 
@@ -79,7 +79,7 @@ class CoarsePart:
         return self.Pi @ self.inverse.factors.solve(self.Pi.T @ r)
 
 
-class TwoLevelPenalty(Penalty):
+class TwoLevelPenalty(WholeResidual):
     """``n_patches`` local solves with ``patch_nodes`` test nodes on average, and the coarse solve.
 
     Patches are drawn from a few that cover the mesh (``centres="covering"``), or from one around each interior node
@@ -115,19 +115,14 @@ class TwoLevelPenalty(Penalty):
         self.n_patches = n_patches
 
     def __call__(self, mu: Field, z: Any, seed: Seed) -> tf.Tensor:
-        r = self._residual(mu, z)
+        r = self.residual(mu, z)
         local = self.local.rows_of(r, as_seed(seed), self.n_patches)
         coarse = self.coarse.inverse.norm(self.coarse.restricted(r))  # one solve where whitening would take two
         return tf.reduce_mean(tf.reduce_sum(local**2, axis=1) + coarse)
 
-    def pair(self, mu: Field, z: Any, seed: Seed | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        r = self._residual(mu, z)
+    def rows_of(self, r: tf.Tensor, seed: Seed | None = None) -> tf.Tensor:
         local = self.local.rows_of(r, seed, self.n_patches)
-        rows = tf.concat([local, self.coarse.inverse.whiten(self.coarse.restricted(r))], axis=1)
-        return rows, rows
-
-    def _residual(self, mu: Field, z: Any) -> tf.Tensor:
-        return self.weak.residual(self.weak.values(mu, z), z)
+        return tf.concat([local, self.coarse.inverse.whiten(self.coarse.restricted(r))], axis=1)
 
     def quadratic_form(self):
         A = stiffness(self.weak.mesh)
