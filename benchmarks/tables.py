@@ -19,8 +19,8 @@ SECTIONS = {
         "mean is, and stays, within 0.25 exact standard deviations and the standard deviations within a factor 1.25; "
         "empty unless each problem got there; compilation counts. CUQIpy samples in Laplace's coordinates. DeepXDE "
         "meets the boundary exactly and has the prior and 1/σ²; of six weights and rates left-out readings chose one, "
-        "which is not counted in its time, and its answer is a point. The trained tapers draw z wider than q, our change; "
-        "as printed: notebook 03.",
+        "which is not counted in its time, and its answer is a point. The trained tapers draw z wider than q, our "
+        "change; as printed: notebook 03.",
     ),
     "peers_fields": (
         "An unknown field by what one would pick instead",
