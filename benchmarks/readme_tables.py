@@ -117,8 +117,8 @@ def _amortised() -> str:
     found = pd.read_csv(ROOT / "figures/fig_amortised.csv", low_memory=False)
     found = found[(found.problem == "transport") & (found.domain == "star") & (found.nodes == 10_000)]
     off = found.groupby("method").off.median()
-    asked = {"condition": cost.condition, "gaussian-reverse": cost.encoder}
-    return "; ".join(f"{_time(seconds)}, {off[name]:.2f} sd" for name, seconds in asked.items()) + (
+    asked = {"condition": ("conditioned", cost.condition), "gaussian-reverse": ("encoded", cost.encoder)}
+    return "; ".join(f"{how} {_time(seconds)}, {off[name]:.2f} sd" for name, (how, seconds) in asked.items()) + (
         f" (trained in {_time(cost.training)})"
     )
 
@@ -130,7 +130,7 @@ def penalties() -> str:
     off = ladder[(ladder.domain == "star") & (ladder.nodes == 500)].groupby("method").mean_error.median()
     rows = []
     for name, what, needs, timed, judged in _PENALTIES:
-        times = " / ".join(f"{cost[timed, nodes]:.2g}" for nodes in (1_000, 100_000)) if timed else "–"
+        times = " / ".join(f"{cost[timed, nodes]:.3g}" for nodes in (1_000, 100_000)) if timed else "–"
         rows.append((name, what, needs, times, f"{off[judged]:.2f}"))
     names = ["penalty", "what it is", "a step costs", "ms on 10³ / 10⁵ nodes", "error, sd"]
     return markdown(pd.DataFrame(rows, columns=names))
