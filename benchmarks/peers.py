@@ -234,9 +234,10 @@ def draw(table: pd.DataFrame) -> None:
     """From the CSV alone."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     middle = tables.over_problems(table)
+    colours = plt.colormaps["tab20"]([*range(0, 20, 2), *range(1, 20, 2)])
     for k, (name, part) in enumerate(middle.groupby("method", sort=False)):
         part = part.droplevel(0)
-        style = dict(marker="osD^vP*Xd"[k % 9], color=f"C{k}", label=name, ms=5)
+        style = dict(marker="osD^vP*Xd"[k % 9], color=colours[k], label=name, ms=5)
         left.loglog(part.index, part.to_accuracy, **style)
         right.loglog(part.seconds, part.mean_error, ls="", **style)
     left.set(xlabel="nodes", ylabel="seconds to the accuracy asked for", title="mean within 0.25 sd, sd within 1.25")
