@@ -258,7 +258,7 @@ def bars(table: pd.DataFrame) -> None:
             never = row.status if row.status != "ok" else "not reached"
             theirs = never if pd.isna(row.to_accuracy) else f"{row.to_accuracy:.3g} s"
             said.append(f"{nodes:,} nodes: {theirs} against {ours[nodes]:.3g} s")
-            ahead &= bool(pd.isna(row.to_accuracy) or row.to_accuracy > ours[nodes])
+            ahead &= bool(ours[nodes] < (np.inf if pd.isna(row.to_accuracy) else row.to_accuracy))
         key = name.split(",")[0].lower().replace(" ", "_")
         made.add(
             f"peers_{key}" + ("_dense" if "dense" in name else ""),
