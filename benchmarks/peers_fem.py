@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 import pdevae
 from pdevae._tensorflow import tf
-from pdevae.fem.solve import factorise
+from pdevae.fem.factors import factorise
 from study.explore.forward import AffineSolver
 
 SIZES = (4096, 16_384, 65_536)

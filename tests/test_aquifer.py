@@ -17,7 +17,7 @@ from pdevae.fem.domains import GradedDomain
 from pdevae.fem.transfer import interpolation
 from pdevae.fem.weak_form import WeakForm, stiffness
 from study import choices, plots
-from study.aquifer import core, maps, networks, protocol, recovery, results, scenery, splits, verdicts
+from study.aquifer import bars, core, maps, networks, protocol, recovery, results, scenery, splits, verdicts
 from study.data import aquifer, mirror, twin
 from study.models.deep_gp import deep_gp
 from study.models.head import SCALES, HeadModel
@@ -564,10 +564,10 @@ def test_verdicts_follow_the_numbers_and_the_twin_can_say_nothing_of_the_paper()
     said = {row[0]: row[5] for row in verdicts.claims(worse, _fields(), simulated=False)}
     assert said["aquifer_order"] == said["aquifer_extrapolates"] == said["aquifer_mechanism"] == "not reproduced"
     assert {row[5] for row in verdicts.claims(worse, _fields(), simulated=True)} == {"not testable"}
-    met = {row[0]: row[4] for row in verdicts.bars(worse, {"full": "A"})}
+    met = {row[0]: row[4] for row in bars.of_scores(worse, {"full": "A"})}
     assert not met["aquifer_gpdt_new"]
     assert met["aquifer_coverage"]
-    ours = {row[0]: row[3] for row in verdicts.bars(worse, {"full": "A"})}
+    ours = {row[0]: row[3] for row in bars.of_scores(worse, {"full": "A"})}
     assert ours["aquifer_core"].startswith("GP-DT, all test wells: 0.300 against 0.900; ")
     assert ours["aquifer_posterior"] == "FEM-D: -1.50, 90% against -1.50, 90%; GP-DT: -1.50, 90%"
 

@@ -16,7 +16,8 @@ from pdevae.penalties import named
 from study import forward
 from study.transport import comparison
 from study.transport import experiment as transport
-from study.transport.problem import DenseForward, Truth
+from study.transport.dense import DenseForward
+from study.transport.problem import Truth
 
 
 @pytest.fixture(scope="module")

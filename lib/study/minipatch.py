@@ -12,9 +12,9 @@ from skfem.models.poisson import mass
 from pdevae._tensorflow import graph, tf
 from pdevae.fem import domains
 from pdevae.fem.elements import elements
+from pdevae.fem.factors import factorise
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Diffusion, Source, Term, Transport
-from pdevae.fem.solve import factorise
 from pdevae.fem.weak_form import WeakForm, stiffness
 from pdevae.penalties import MultilevelPenalty, Penalty, TaperedPenalty, TwoLevelPenalty
 from pdevae.penalties.base import on_host, quadratic

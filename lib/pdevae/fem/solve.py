@@ -1,4 +1,4 @@
-"""u of z: Newton's method with sparse solves, the adjoint equation as its gradient; and a dense solve, the paper's.
+"""u of z: Newton's method with sparse solves, the adjoint equation as its gradient.
 
 Residuals and tangents are computed in the graph, factorisations on the host; an equation linear in u takes one step.
 Whatever differentiates a TensorFlow function can use it.
@@ -6,21 +6,17 @@ Whatever differentiates a TensorFlow function can use it.
 
 from __future__ import annotations
 
-import os
-import weakref
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as sparse_linalg
 
 from pdevae._tensorflow import graph, tf
 from pdevae.errors import UserError
-from pdevae.fem.band import Band, BandFactors
 from pdevae.fem.basis_form import BasisForm
+from pdevae.fem.factors import Factors
 from pdevae.fem.weak_form import WeakForm
 
 _TOLERANCE, _MOST_STEPS, _HALVINGS = 1e-9, 50, 12  # of Newton's method; residuals relative to the first
@@ -29,17 +25,7 @@ _NO_SOLUTION = (
     f"no solution in {_MOST_STEPS} steps of Newton's method: is the equation solvable for every z of the prior? A "
     "narrower prior may help"
 )
-_MOST_KEPT = 300_000  # unknowns
 _AT_A_TIME = 32  # adjoint fields of a sensitivity
-# SuperLU frees memory only on the thread that took it, so each thread keeps to its samples
-_THREADS = [ThreadPoolExecutor(1) for _ in range(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))]
-
-
-def factorise(A: sp.spmatrix) -> sparse_linalg.SuperLU:
-    """Sparse LU with a symmetric fill-reducing order and no pivoting unless it must: right for FEM matrices."""
-    return sparse_linalg.splu(
-        A.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-    )
 
 
 class Solver:
@@ -58,14 +44,10 @@ class Solver:
         self.weak, self.seen = weak, seen
         if weak.known is None or np.isnan(weak.known[weak.held]).any():
             raise UserError("a solve needs u at every boundary node: give boundary=…")
-        self._number = np.full(weak.size, len(weak.inside))  # boundary nodes take the zero at the end
-        self._number[weak.inside] = np.arange(len(weak.inside))
+        self._factors = Factors(weak.corners, weak.inside, weak.size)
         self._residual = graph(lambda u, z: weak.residual(u, seen(z)), jit_compile=True)
         self._tangents = graph(self._element_tangents, jit_compile=True)
         self._field = graph(self._newton)
-        self._kept: list[dict[str, Any]] = [{} for _ in _THREADS]
-        for thread, kept in zip(_THREADS, self._kept):
-            weakref.finalize(self, thread.submit, kept.clear).atexit = False
 
     def solve(self, z: Any = None) -> tf.Tensor:
         """u [M, n] at the nodes for each z; differentiable by Lᵀλ = ū, z̄ = −λ·∂r/∂z.
@@ -111,7 +93,7 @@ class Solver:
             if np.all(size <= _TOLERANCE * first):
                 return b
             for m, K in enumerate(self._tangents(tf.constant(u), z).numpy()):
-                b[m] -= np.linalg.solve(inside.T @ (self._matrix(K) @ inside), r[m])
+                b[m] -= np.linalg.solve(inside.T @ (self._factors.matrix(K) @ inside), r[m])
         raise UserError(_NO_SOLUTION)
 
     def sensitivity(self, z: np.ndarray, read: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +103,7 @@ class Solver:
         if not np.isfinite(u).all():
             raise UserError(_NO_SOLUTION)
         K, b = K.numpy(), read[:, self.weak.inside].toarray()
-        lam = self._solved(K, b[None], transposed=True)[0]
+        lam = self._factors.solve(K, b[None], transposed=True)[0]
         edge = read.multiply(self.weak.held[None]).toarray()
         rows = []
         for start in range(0, len(lam), _AT_A_TIME):
@@ -199,7 +181,7 @@ class Solver:
     def _move(self, K: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
         """Newton's, at all nodes; [M, n]."""
         inside = -self._host_solve(K, r, False)
-        return tf.gather(tf.pad(inside, [[0, 0], [0, 1]]), self._number, axis=1)
+        return tf.gather(tf.pad(inside, [[0, 0], [0, 1]]), self._factors.number, axis=1)  # 0 at the boundary
 
     def _is_linear(self, u: tf.Tensor, z: tf.Tensor) -> bool:
         """In u: told by what is traced, not by numbers."""
@@ -219,83 +201,13 @@ class Solver:
 
     def _host_solve(self, K: tf.Tensor, b: tf.Tensor, transposed: bool) -> tf.Tensor:
         """L⁻¹b, or L⁻ᵀb, for each sample; b [M, N]."""
-        solved = lambda K, b: self._solved(K, b, transposed)  # noqa: E731
+        solved = lambda K, b: self._factors.solve(K, b, transposed)  # noqa: E731
         return tf.ensure_shape(tf.numpy_function(solved, [K, b], K.dtype), b.shape)
-
-    def _solved(self, K: np.ndarray, b: np.ndarray, transposed: bool) -> np.ndarray:
-        """For each sample, b [M, N] or [M, rows, N]; a thread takes every so many of them."""
-        how, x = "T" if transposed else "N", np.full_like(b, np.nan)
-
-        def share(k, kept):
-            for m, factors in zip(range(k, len(K), len(_THREADS)), self._factors(K[k :: len(_THREADS)], kept)):
-                if factors is not None:
-                    x[m] = factors.solve(b[m].T, how).T
-
-        workers = enumerate(zip(_THREADS[: len(K)], self._kept))
-        for working in [thread.submit(share, k, kept) for k, (thread, kept) in workers]:
-            working.result()
-        return x
-
-    def _factors(self, K: np.ndarray, kept: dict[str, Any]) -> Iterable:
-        """Of the matrix of each sample; the last ones are kept, for the adjoint comes right after the solve.
-
-        Not those of a large mesh, which take gigabytes each: these come one after the other.
-        """
-        if len(self.weak.inside) > _MOST_KEPT:
-            return (self._factored(self._matrix(K_m)) for K_m in K)
-        if "K" not in kept or not np.array_equal(K, kept["K"]):
-            kept.clear()
-            kept["K"], kept["factors"] = K.copy(), [self._factored(self._matrix(K_m)) for K_m in K]
-        return kept["factors"]
-
-    def _factored(self, A: sp.csc_matrix) -> sparse_linalg.SuperLU | BandFactors | None:
-        """None where the matrix is singular, or no matrix of numbers."""
-        if not np.isfinite(A.data).all():
-            return None
-        try:
-            return (self._band and self._band.factors(A)) or factorise(A)
-        except RuntimeError:
-            return None
-
-    @cached_property
-    def _band(self) -> Band | None:
-        _, _, indices, indptr = self._pattern
-        return Band.of(indices, indptr)
-
-    @cached_property
-    def _pattern(self):
-        """Where the entries of interior pairs go in the data of a compressed matrix."""
-        t, N = self._number[self.weak.corners.T], len(self.weak.inside)
-        row, column = (np.broadcast_to(i, (*t.shape, t.shape[1])).ravel() for i in (t[:, :, None], t[:, None, :]))
-        inside = np.flatnonzero((row < N) & (column < N))
-        codes, position = np.unique(column[inside].astype(np.int64) * N + row[inside], return_inverse=True)
-        return inside, position, codes % N, np.searchsorted(codes, np.arange(N + 1) * N)
-
-    def _matrix(self, K: np.ndarray) -> sp.csc_matrix:
-        inside, position, indices, indptr = self._pattern
-        data = np.bincount(position, K.ravel()[inside], len(indices))
-        return sp.csc_matrix((data, indices, indptr), shape=2 * (len(indptr) - 1,))
 
     def matrix(self, z: Any = None) -> sp.csc_matrix:
         """∂r/∂u at the interior nodes, for one sample of z: L[z] where the equation is linear in u."""
         u = tf.zeros([1, self.weak.size], self.weak.dtype)
-        return self._matrix(self._tangents(u, z)[0].numpy())
-
-    def dense(self, z: Any) -> tf.Tensor:
-        """u [M, n] by a dense solve in O(N³), as in the paper; differentiated by TensorFlow. Linear equations only."""
-        assert isinstance(self.weak, WeakForm)
-        mesh, seen, M, n, inside = self.weak.mesh, self.seen(z), _samples(z), self.weak.size, self.weak.inside
-        K, f = self.weak.element_system(seen, M)
-        t = tf.constant(mesh.triangles, tf.int64)
-        pair = tf.reshape(t[:, :, None] * n + t[:, None, :], [-1])
-        L = tf.math.unsorted_segment_sum(tf.transpose(tf.reshape(K, [M, -1])), pair, n * n)
-        b = tf.math.unsorted_segment_sum(tf.transpose(tf.reshape(f, [M, -1])), tf.reshape(t, [-1]), n)
-        L, b = tf.reshape(tf.transpose(L), [M, n, n]), tf.transpose(b)
-        g = self.weak.edge_values(seen, M)
-        L_i = tf.gather(L, inside, axis=1)
-        b_i = tf.gather(b, inside, axis=1) - tf.linalg.matvec(L_i, g)
-        u_i = tf.linalg.solve(tf.gather(L_i, inside, axis=2), b_i[..., None])[..., 0]
-        return g + tf.transpose(tf.scatter_nd(inside[:, None], tf.transpose(u_i), [n, M]))
+        return self._factors.matrix(self._tangents(u, z)[0].numpy())
 
 
 def _samples(z: Any) -> int:

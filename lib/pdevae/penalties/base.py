@@ -12,8 +12,8 @@ from scipy.sparse.linalg import LinearOperator
 
 from pdevae._tensorflow import constant_property, graph, tf
 from pdevae.errors import UserError
+from pdevae.fem.factors import factorise
 from pdevae.fem.fields import Field
-from pdevae.fem.solve import factorise
 from pdevae.fem.weak_form import WeakForm
 from pdevae.penalties.arrays import OnArrays
 

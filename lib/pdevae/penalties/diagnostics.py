@@ -10,9 +10,9 @@ import numpy as np
 
 from pdevae._tensorflow import tf
 from pdevae.errors import UserError
+from pdevae.fem.factors import factorise
 from pdevae.fem.fields import Field
 from pdevae.fem.mesh import Mesh
-from pdevae.fem.solve import factorise
 from pdevae.fem.weak_form import stiffness
 from pdevae.penalties import Penalty
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from pdevae.fem.factors import factorise
 from pdevae.fem.mesh import Mesh
-from pdevae.fem.solve import factorise
 from pdevae.fem.weak_form import stiffness
 
 

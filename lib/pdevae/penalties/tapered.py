@@ -12,10 +12,10 @@ from tqdm.auto import tqdm
 
 from pdevae._tensorflow import tf
 from pdevae.errors import UserError
+from pdevae.fem.factors import factorise
 from pdevae.fem.fields import Field
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Term
-from pdevae.fem.solve import factorise
 from pdevae.fem.weak_form import Boundary, WeakForm, stiffness
 from pdevae.penalties.base import Penalty, Seed, at_least_one, sample_patches
 from pdevae.penalties.minipatches import Patches, patches

@@ -13,9 +13,9 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.tri import Triangulation
 
 from pdevae.fem import domains
+from pdevae.fem.factors import factorise
 from pdevae.fem.mesh import Mesh
 from pdevae.fem.operators import Diffusion, Source, Transport
-from pdevae.fem.solve import factorise
 from pdevae.fem.weak_form import WeakForm, stiffness
 from study.explore.panel import Panel, slider
 from study.plots.style import outline

@@ -17,7 +17,7 @@ from skfem.helpers import dot, grad
 from machinery.settings import project_root
 from pdevae import Cells, Diffusion, Forward, InverseProblem, Latents, Mesh, Source
 from pdevae._tensorflow import tf
-from pdevae.fem.solve import factorise
+from pdevae.fem.factors import factorise
 
 SIDE, NOISE, LOAD = 8, 0.05, 10.0
 MEAN, SD = 4.0, 2.0  # of ln θ

@@ -17,7 +17,8 @@ from pdevae.inference.sampling import OverBudget
 from pdevae.inference.training import Training
 from pdevae.streams import random
 from study.streams import Stream
-from study.transport.problem import DenseForward, Truth, field_at, mesh_of
+from study.transport.dense import DenseForward
+from study.transport.problem import Truth, field_at, mesh_of
 from study.transport.rungs import penalty_of, trained
 
 _VALIDATION = 200  # places where the field is predicted

@@ -66,14 +66,3 @@ def field_at(mesh: Mesh, a: float, x: np.ndarray, tau: np.ndarray) -> np.ndarray
     """u at places x [n, 2] for each τ [k, 2]; [k, n]."""
     forward = forward_on(mesh, a)
     return (forward.reader(x) @ forward.solve(tf.constant(tau)).numpy().T).T
-
-
-class DenseForward(Forward):
-    """The paper's forward map: a dense solve, differentiated by TensorFlow."""
-
-    @classmethod
-    def of(cls, forward: Forward) -> DenseForward:
-        return cls(forward.mesh, forward.equation, forward.latents, forward.boundary)
-
-    def solve(self, z: tf.Tensor) -> tf.Tensor:
-        return self.solver.dense(tf.cast(z, tf.float64))

@@ -9,7 +9,7 @@ import scipy.linalg
 
 from pdevae import ExactPenalty, Geometric, InverseProblem, WeakForm, exact, stiffness
 from pdevae._tensorflow import tf
-from pdevae.fem.solve import factorise
+from pdevae.fem.factors import factorise
 from pdevae.inference.training import Training
 from study.transport import experiment as transport
 
