@@ -19,11 +19,12 @@ from pdevae.errors import UserError
 
 TESTS = Path(__file__).parent
 PARAMETERS = "count = 3  # how many\nscale = 1.0\nname = 'x'\nsizes = [1, 2]\nlog = ''\nseconds = 0.0"
-START = """import pandas as pd, matplotlib.pyplot as plt
-import study.plots, toy
+START = """import sys, types
+import pandas as pd, toy
 from machinery import replicates
 from machinery.artefacts import Run
-study.plots.fig_toy = lambda table: table.plot("seed", "value").figure
+drawn = lambda table: table.plot("seed", "value").figure
+sys.modules["study.plots"] = types.SimpleNamespace(fig_toy=drawn)  # the real ones take long to import
 run = Run("01_toy", artefacts=["fig_toy"])"""
 WORK = """table = replicates.run(toy.slow_square, [dict(log=log, seconds=seconds, offset=0)], range(count))
 run.save("fig_toy", table)

@@ -27,9 +27,9 @@ trap 'rm -f "$file"; kill $(jobs -p) 2>/dev/null || true' EXIT
 srun --ntasks="$((SLURM_NTASKS - 1))" --cpus-per-task=1 .venv/bin/dask worker --scheduler-file "$file" \
     --nthreads 1 --memory-limit 0 --death-timeout 120 --local-directory "${TMPDIR:-/tmp}" &
 
-for _ in {1..120}; do
-    [[ -s $file ]] && break
+read_address='import json, sys; print(json.load(open(sys.argv[1]))["address"])'
+for _ in {1..120}; do # the file may be there and not yet whole
+    address="$(.venv/bin/python -c "$read_address" "$file" 2>/dev/null)" && break
     sleep 1
 done
-address="$(.venv/bin/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["address"])' "$file")"
 ./run_all.sh --scheduler "$address" "$@"

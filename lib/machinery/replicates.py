@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import is_dataclass
 from itertools import product
+from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -63,12 +64,12 @@ def _compute(function: Replicate, tasks: list[cache.Key], missing: list[int], al
     """Results as they arrive: (number, result)."""
     if not missing:
         return
-    dask = client()
+    dask, name = client(), f"{function.__module__}:{function.__qualname__}"
     with Progress(total=len(missing), desc=function.__name__) as bar:
         try:
             for together in [[n] for n in missing] if alone else [missing]:
                 futures = {
-                    dask.submit(_replicate, function, key.config, key.seed, cache.digest(key.code), pure=False): n
+                    dask.submit(_replicate, name, key.config, key.seed, cache.digest(key.code), pure=False): n
                     for n, key in ((n, tasks[n]) for n in together)
                 }
                 for future in as_completed(futures):
@@ -92,8 +93,12 @@ def _failure(function: Replicate, key: cache.Key, reason: Exception) -> UserErro
     return UserError(f"{function.__name__} failed for {key.config}, seed {key.seed}: {said}")
 
 
-def _replicate(function: Replicate, config: dict, seed: int, code: str) -> dict[str, np.ndarray]:
-    """What a worker does; one whose code or circumstances differ from the asker's refuses."""
+def _replicate(name: str, config: dict, seed: int, code: str) -> dict[str, np.ndarray]:
+    """What a worker does; one whose code or circumstances differ from the asker's refuses.
+
+    By name, so that the scheduler, which reads every task, need not import TensorFlow.
+    """
+    function = resolve_name(name)
     if cache.digest(_code(function)) != code:
         raise UserError("this worker has another version of the code or its libraries: update and restart it")
     check_worker()
