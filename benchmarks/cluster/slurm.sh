@@ -32,4 +32,5 @@ for _ in {1..120}; do # the file may be there and not yet whole
     address="$(.venv/bin/python -c "$read_address" "$file" 2>/dev/null)" && break
     sleep 1
 done
+: "${address:?no scheduler has started}"
 ./run_all.sh --scheduler "$address" "$@"
