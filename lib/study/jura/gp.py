@@ -26,7 +26,7 @@ def diffusion_kernel(config: dict, seed: int) -> dict:
     data = Standardised.of(config["metal"], config["sets"], config["log"], training)
     known = np.concatenate([training, test])
     outputs = [(places()[training], data.y[training])] + [(places()[known], column[known]) for column in data.s.T]
-    fitted = gpdk.fit(outputs, config["forces"], config["own"], config["starts"], seed)
+    fitted = gpdk.fit(outputs, config["forces"], config["own"], config["starts"], seed, config["iterations"])
     mean, sd = fitted.predict(places()[test])
     row = scored(data.response.back(mean[None], sd[None]), config["metal"], test, seed)
     return row | {"log_likelihood": np.full(len(test), fitted.log_likelihood)}

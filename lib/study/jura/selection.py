@@ -6,7 +6,19 @@ import pandas as pd
 
 from study.scoring import greedy_pool, scores  # noqa: F401  the first for the notebook
 
-_SETTINGS = ["beta", "eps", "prior_sd", "log", "penalty", "mesh_nodes", "forces", "own", "starts", "steps"]
+_SETTINGS = [
+    "beta",
+    "eps",
+    "prior_sd",
+    "log",
+    "penalty",
+    "mesh_nodes",
+    "forces",
+    "own",
+    "starts",
+    "iterations",
+    "steps",
+]
 
 
 def cross_validated(table: pd.DataFrame, baseline: pd.DataFrame) -> pd.DataFrame:
@@ -35,5 +47,7 @@ def chosen(found: pd.DataFrame, model: str) -> dict:
     best = ranking(found, model).iloc[0].drop("relative").to_dict()
     as_python = {name: value.item() if hasattr(value, "item") else value for name, value in best.items()}
     return as_python | {
-        name: int(as_python[name]) for name in ("steps", "mesh_nodes", "forces", "starts") if name in as_python
+        name: int(as_python[name])
+        for name in ("steps", "mesh_nodes", "forces", "starts", "iterations")
+        if name in as_python
     }

@@ -23,7 +23,7 @@ from pdevae._tensorflow import tf
 from pdevae.streams import random
 from study.streams import Stream
 
-_SCREENING, _ITERATIONS = 20, 100  # of L-BFGS
+_SCREENING = 20  # iterations of L-BFGS
 _POSITIVE = tfp.bijectors.Chain([tfp.bijectors.Shift(np.float64(1e-5)), tfp.bijectors.Exp()])
 
 
@@ -133,7 +133,9 @@ class Fitted(NamedTuple):
         return mean.numpy()[:, 0], np.sqrt(variance.numpy()[:, 0])
 
 
-def fit(outputs: list[tuple[np.ndarray, np.ndarray]], forces: int, own: bool, starts: int, seed: int) -> Fitted:
+def fit(
+    outputs: list[tuple[np.ndarray, np.ndarray]], forces: int, own: bool, starts: int, seed: int, iterations: int = 100
+) -> Fitted:
     """Marginal likelihood from several random starts; the one that is best after a few iterations goes on.
 
     ``outputs`` are (places [n, 2], values [n]), the first of them the one to predict.
@@ -141,8 +143,10 @@ def fit(outputs: list[tuple[np.ndarray, np.ndarray]], forces: int, own: bool, st
     X = np.concatenate([np.column_stack([x, np.full(len(x), d)]) for d, (x, _) in enumerate(outputs)])
     y = np.concatenate([values for _, values in outputs])
     begun = [_start(X, y, len(outputs), forces, own, [seed, k]) for k in range(starts)]
-    best = max((_climb(model, _SCREENING) for model in begun), key=lambda fitted: fitted.log_likelihood)
-    return _climb(best.model, _ITERATIONS)
+    best = max(
+        (_climb(model, min(_SCREENING, iterations)) for model in begun), key=lambda fitted: fitted.log_likelihood
+    )
+    return _climb(best.model, iterations)
 
 
 def _start(X, y, n_outputs, forces, own, seed) -> Regression:
