@@ -79,7 +79,7 @@ def until(condition, seconds: float = 60.0):
     """What the condition gives once that is true of it; None at the deadline."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.1)
     return answer or None
 
 
