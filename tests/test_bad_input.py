@@ -243,6 +243,7 @@ def test_a_keras_model_that_is_no_field(model, remedy):
 def test_a_latent_that_does_not_fit_the_keras_model():
     mu, x = pdevae.keras_field(dense(4, 1, inputs=(5,))), tf.zeros([7, 2], tf.float64)
     assert mu(x, tf.zeros([4, 3])).shape == [4, 7]
+    assert mu(x, pdevae.Latents(a=pdevae.Normal(3)).seen(tf.zeros([4, 3]))).shape == [4, 7]
     refused(r"z must be \[M, 3\], not None", mu, x, None)
     refused(r"z must be \[M, 3\], not shape \[4, 2\]", mu, x, tf.zeros([4, 2]))
 

@@ -45,7 +45,7 @@ def test_boundary_values_of_the_wrong_kind_are_refused(given):
 
 def test_a_solve_needs_the_whole_boundary():
     weak = pdevae.WeakForm(HOLED, POISSON, boundary=lambda x: np.where(x[:, 0] == 0, 0.0, np.nan))
-    with pytest.raises(pdevae.UserError, match="needs u at every boundary node"):
+    with pytest.raises(pdevae.UserError, match="needs u on the whole boundary"):
         pdevae.Solver(weak)
 
 

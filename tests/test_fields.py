@@ -86,7 +86,7 @@ def test_groundwater_wells_tell_of_the_field_between_river_and_edges_without_flo
     g, right = found.g(x), truth.g(x)
     assert np.mean((right > g.low) & (right < g.high)) > 0.7
     assert np.mean((g.mean - right) ** 2) < 0.6 * np.mean(right**2)
-    river = groundwater.along_river(x)
+    river = groundwater.along(groundwater.RIVER, x)
     u = found.predict(x[river]).mean
     np.testing.assert_allclose(u, groundwater.river_head(x[river]), atol=1e-9)
 
@@ -96,7 +96,7 @@ def test_groundwater_wells_tell_of_the_field_between_river_and_edges_without_flo
     [
         (lambda: groundwater.forward(300, 400), "cannot have 400 modes"),
         (lambda: groundwater.forward(300, 20, 40.0), "smaller sd"),
-        (lambda: groundwater.region(300).no_flow(lambda x: x[:, 0] > -9), "fix it"),
+        (lambda: groundwater.region(300).no_flow(lambda x: x[:, 0] > -9), "leave some node out"),
     ],
     ids=["more modes than nodes", "overflow", "nothing held"],
 )

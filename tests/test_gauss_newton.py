@@ -44,7 +44,7 @@ def test_a_sketched_step_falls_to_the_minimum_of_a_linear_problem():
 def test_fewer_steps_than_adam_for_any_keras_network(penalty):
     mesh = pdevae.disc(nodes=200)
     equation = pdevae.Diffusion(lambda x, z: 1 + 0.5 * x[:, 0]) - pdevae.Source(1.0)
-    made = named(penalty, mesh, equation, boundary=0.0, dtype=tf.float32)
+    made = named(penalty, mesh, equation, boundary=0.0)  # in double precision; the networks are not
     right = pdevae.Solver(pdevae.WeakForm(mesh, equation, boundary=0.0)).solve()[0].numpy()
     off = {}
     for name in ("Adam", "Gauss–Newton"):

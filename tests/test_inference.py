@@ -29,6 +29,7 @@ from pdevae import (
 )
 from pdevae._tensorflow import tf
 from pdevae.inference.fit import Descent, Diverged
+from pdevae.inference.latents import TAKEN
 from pdevae.inference.units import HiddenUnits, Pairs, Rows
 from pdevae.penalties import named
 
@@ -266,7 +267,7 @@ def test_a_gaussian_moved_is_that_of_the_numbers_moved():
         np.testing.assert_allclose(moved.covariance(), S, atol=1e-14)
         kl = 0.5 * (np.trace(S) + np.sum(moved.mean**2) - 3 - np.linalg.slogdet(S)[1])
         np.testing.assert_allclose(moved.kl(), kl)
-    with pytest.raises(UserError, match="use family full"):
+    with pytest.raises(UserError, match='use family="full"'):
         Gaussian.trainable(3, "low-rank").moved(mean, C)
 
 
@@ -452,7 +453,8 @@ def test_a_posterior_shows_its_parts_at_places_and_goes_to_arviz():
         ({"sensors": SENSORS + 5.0}, "outside"),
         ({"readings": np.zeros(3)}, "one reading for each sensor"),
         ({"noise": 0.0}, "must be positive"),
-        ({"noise": np.ones(4)}, "must be positive"),
+        ({"noise": np.ones(4)}, r"noise has shape \[4\]"),
+        ({"readings": np.full(len(SENSORS), np.nan)}, "reading 0 is nan: leave it out"),
     ],
 )
 def test_a_wrong_problem_is_refused_in_one_line_when_it_is_made(change, words):
@@ -469,16 +471,17 @@ def test_a_wrong_problem_is_refused_in_one_line_when_it_is_made(change, words):
         (lambda: Latents(), "empty"),
         (lambda: Latents(a=1.0), "cannot be a latent"),
         (lambda: Latents(whitened=Normal()), "another name"),
+        (lambda: Latents(flow=Normal()), "another name"),
         (lambda: Latents(a=Normal(sd=0.0)), "must be positive"),
         (lambda: GaussianField(kernel="cubic"), "unknown kernel"),
         (lambda: GaussianField(length=0.0), "length above 0"),
-        (lambda: GaussianField(modes=500, points=400), "between 1 and"),
+        (lambda: GaussianField(modes=500, points=400), "at most points=400"),
         (lambda: Gaussian.trainable(3, "round"), "unknown family"),
         (lambda: exact(linear(20)), "quadrature over 20 unknowns"),
         (lambda: CVI(penalty="fast", steps=1)(problem("vector")), "unknown penalty"),
         (lambda: CVI(around=Laplace(), serves="prior"), "leave out around"),
         (lambda: CVI(penalty="hard", steps=20, trainer=pdevae.GaussNewton)(problem("vector")), "needs a norm"),
-        (lambda: CVI(around=Laplace(), family="low-rank", steps=1)(problem("vector")), "use family full"),
+        (lambda: CVI(around=Laplace(), family="low-rank", steps=1)(problem("vector")), 'use family="full"'),
         (lambda: CVI(decoder=lambda x, z: x, steps=1)(problem("vector")), "trainable_variables"),
     ],
 )
@@ -486,6 +489,12 @@ def test_a_wrong_part_is_refused_in_one_line(make, words):
     with pytest.raises(UserError, match=words) as error:
         make()
     assert "\n" not in str(error.value)
+
+
+def test_no_latent_hides_what_a_posterior_has_a_name_for():
+    found = Laplace()(problem("vector"))
+    named = {*dir(type(found)), *vars(found)}
+    assert {name for name in named if not name.startswith("_")} | {"whitened"} == TAKEN
 
 
 def test_a_solve_that_does_not_converge_says_so():

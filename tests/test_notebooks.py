@@ -16,6 +16,7 @@ import tables
 from machinery import claims, manifest, notebooks
 from machinery.files import sha256
 from machinery.settings import project_root
+from pdevae._tensorflow import tf
 
 BOOKS = notebooks.notebooks()
 PAGES = [f"docs/{path.name}" for path in sorted((project_root() / "docs").glob("*.md"))]
@@ -124,10 +125,13 @@ def test_the_readme_is_read_in_two_minutes():
 
 
 def test_the_code_in_the_readme_runs():
-    block = re.findall(r"```python\n(.*?)```", (project_root() / "README.md").read_text(), re.DOTALL)[0]
+    solve, add = re.findall(r"```python\n(.*?)```", (project_root() / "README.md").read_text(), re.DOTALL)
     names = {"sensors": [[0.1, 0.2], [-0.3, 0.1]], "readings": [0.1, 0.12]}
-    exec(block.replace("2_000", "300"), names)
+    exec(solve.replace("2_000", "300"), names)
     assert names["posterior"].log_a([[0.0, 0.0]]).sd > 0
+    network = [tf.keras.Input([4]), tf.keras.layers.Dense(8, "tanh"), tf.keras.layers.Dense(1)]
+    names |= {"model": tf.keras.Sequential(network), "z": tf.zeros([3, 2], tf.float64), "step": 0, "eps": 0.01}
+    exec(add, names | {"nll": lambda u: tf.reduce_mean((u - names["readings"]) ** 2)})
 
 
 @pytest.mark.parametrize("page", ["README.md", "figures/claims.md", "figures/README.md", *PAGES])

@@ -144,14 +144,15 @@ def test_existing_cluster_gives_the_same_numbers(project, monkeypatch):
     pd.testing.assert_frame_equal(local, remote)
 
 
-def test_fingerprint_follows_imports_and_ignores_comments(tmp_path, monkeypatch):
+def test_fingerprint_follows_imports_and_ignores_comments_and_messages(tmp_path, monkeypatch):
     names = fingerprint.fingerprint("study.minipatch")
     assert {"pdevae.penalties.tapered", "pdevae.fem.mesh", "pdevae.fem.factors", "tensorflow"} <= names.keys()
     assert "study.plots" not in names
     assert "machinery.cache" not in names
     hashes = []
     monkeypatch.syspath_prepend(tmp_path)
-    for text in ('"""A."""\nx = 1  # one\n', '"""B."""\n\nx = 1\n', "x = 2\n"):
+    refuses = "x = 1\nraise OSError('{}')\n"
+    for text in ('"""A."""\n' + refuses.format("no"), "# B\n" + refuses.format("no, do so"), "raise OSError\nx = 2\n"):
         (tmp_path / "scratch_module.py").write_text(text)
         fingerprint._hash_and_imports.cache_clear()
         hashes.append(fingerprint.fingerprint("scratch_module")["scratch_module"])

@@ -1,6 +1,6 @@
 """What code a function depends on: its module and those beside this package that one imports, in turn.
 
-Comments, layout and docstrings do not count, so editing them costs no recomputation.
+Comments, layout, docstrings and what errors say do not count, so editing them costs no recomputation.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def _hash_and_imports(module: str) -> tuple[str, tuple[str, ...]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16], tuple(imported)
 
 

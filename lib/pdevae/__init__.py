@@ -1,4 +1,6 @@
-"""A PDE, given by its weak form, as a drop-in regulariser of any TensorFlow decoder.
+"""Unknown coefficients of a PDE from noisy readings of its solution; or the PDE as part of a model's loss.
+
+For the first, make an :class:`InverseProblem` and give it to a method: ``Laplace()(problem)``. For the second:
 
 >>> import pdevae
 >>> mesh = pdevae.star(max_edge=0.3)
@@ -82,7 +84,7 @@ def __getattr__(name: str):
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise
-        raise ImportError(f"pdevae.{name} needs {error.name}: pip install 'pdevae[{_EXTRAS[error.name]}]'") from None
+        raise ImportError(f"pdevae.{name} needs {error.name}: pip install '.[{_EXTRAS[error.name]}]'") from None
     globals()[name] = value
     return value
 

@@ -50,7 +50,7 @@ def boundary_values(mesh: Mesh, boundary: Boundary) -> np.ndarray | None:
             "unknown), or a function of x [n, 2]"
         ) from None
     if np.isnan(known[mesh.is_boundary]).all():
-        raise UserError("boundary is NaN at every boundary node: leave it out where no value is known")
+        raise UserError("boundary is NaN at every boundary node: give boundary=None if no value is known")
     return known
 
 

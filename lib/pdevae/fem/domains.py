@@ -107,7 +107,7 @@ class _Outlined:
     def _mesh_with(self, nodes: int, coarse: bool) -> Mesh:
         """Meshes, each nearer to the wanted number of nodes; a large one is calibrated on a small one."""
         if nodes < 4:
-            raise UserError(f"nodes={nodes}: a mesh needs more")
+            raise UserError(f"nodes={nodes} is too few for a mesh: use 10 or more")
         h, tried = self._first_guess(nodes), list[Mesh]()
         if nodes > 40_000:
             h *= np.sqrt(self.mesh(max_edge=self._first_guess(20_000)).n_nodes / 20_000)

@@ -83,6 +83,7 @@ def _check_output(model: Any, latent: int) -> None:
 
 
 def _latent(z: Any, d: int) -> tf.Tensor:
+    z = getattr(z, "whitened", z)  # of named latents, all of them
     shape = getattr(z, "shape", None)
     if shape is None or len(shape) != 2 or shape[1] not in (d, None):
         held = "None" if z is None else f"shape {shape_text(shape)}" if shape is not None else type(z).__name__

@@ -60,7 +60,8 @@ class Mesh:
             )
         if not self.is_boundary.any():
             raise UserError(
-                "no flow crosses any of the boundary: u is only known up to a constant; fix it at one node or more"
+                "no flow crosses any of the boundary, so u is only known up to a constant: leave some node out of "
+                "no_flow"
             )
 
     def no_flow(self, where: Callable[[np.ndarray], np.ndarray]) -> Mesh:

@@ -43,7 +43,10 @@ class Solver:
     def __init__(self, weak: WeakForm | BasisForm, seen: Callable[[Any], Any] = lambda z: z):
         self.weak, self.seen = weak, seen
         if weak.known is None or np.isnan(weak.known[weak.held]).any():
-            raise UserError("a solve needs u at every boundary node: give boundary=…")
+            raise UserError(
+                "a solve needs u on the whole boundary: give boundary= without NaN, or mesh.no_flow(…) where nothing "
+                "crosses it"
+            )
         self._factors = Factors(weak.corners, weak.inside, weak.size)
         self._residual = graph(lambda u, z: weak.residual(u, seen(z)), jit_compile=True)
         self._tangents = graph(self._element_tangents, jit_compile=True)

@@ -86,5 +86,5 @@ def _bijectors() -> Any:
     try:
         import tensorflow_probability as tfp  # takes seconds
     except ModuleNotFoundError:
-        raise UserError("a flow needs TensorFlow Probability: pip install 'pdevae[sampling]'") from None
+        raise UserError("a flow needs TensorFlow Probability: pip install '.[sampling]'") from None
     return tfp.bijectors

@@ -161,7 +161,9 @@ class Decoder:
             basis = Basis(parts["centre"], float(parts["half"]), layers, parts["V"])
             branch = Interpolant(**{name: parts[name] for name in Interpolant._fields})
         except (OSError, ValueError, KeyError) as error:
-            raise UserError(f"{path} is not a saved decoder ({error}): train one and save it there") from None
+            raise UserError(
+                f"{path} is not a saved decoder ({error}): check the path, or train one and save it there"
+            ) from None
         different = differences(trained_for, forward)
         if different:
             raise UserError(f"the decoder in {path} was trained for another {different}: train one for this problem")
@@ -187,4 +189,7 @@ def refuse_surprise(surprise: float) -> None:
 
 def _refuse_open_boundary(forward: Forward) -> None:
     if forward.weak.known is None or forward.weak.edge:
-        raise UserError("a decoder over the prior takes boundary values that are known: give them, or use CVI")
+        raise UserError(
+            "a decoder needs boundary= as a number, an array or a function of x; if it is not known, or depends on "
+            "latents, use CVI"
+        )

@@ -34,7 +34,7 @@ _DRAWS = 1000
 
 
 class Encoder:
-    """Trained by :meth:`train` for ``noise`` between two numbers.
+    """Trained by :meth:`train`, in so many ``seconds``, for ``noise`` between two numbers.
 
     >>> import pdevae
     >>> decoder = pdevae.Decoder.train(problem.forward, penalty="exact", steps=500, width=16)
@@ -45,7 +45,7 @@ class Encoder:
     """
 
     def __init__(self, decoder: Decoder, noise: tuple[float, float], head: Head):
-        self.decoder, self.noise, self.head = decoder, noise, head
+        self.decoder, self.noise, self.head, self.seconds = decoder, noise, head, 0.0
         self.d = decoder.forward.latents.size
         points, _ = cubature(self.d, cheap=False)
         self.anchors = tf.constant(points[np.linalg.norm(points, axis=1) > 0])
@@ -69,17 +69,21 @@ class Encoder:
         needs draws of z and y alone. ``family``: a full Gaussian, or a normalising flow (with TensorFlow Probability).
         """
         if not 0 < noise[0] <= noise[1] or not 1 <= sensors[0] <= sensors[1]:
-            raise UserError(f"noise={noise} and sensors={sensors} must each be a smallest and a largest, above 0")
+            raise UserError(
+                f"noise={noise} and sensors={sensors} must be (smallest, largest), above 0: noise=(0.002, 0.02), "
+                "sensors=(10, 60)"
+            )
         if objective not in ("forward", "reverse"):
             raise UserError(f"unknown objective {objective!r}: use forward or reverse")
         if family not in ("gaussian", "flow"):
             raise UserError(f"unknown family {family!r}: use gaussian or flow")
-        rng = random(Stream.ENCODER, seed)
+        begun, rng = time.perf_counter(), random(Stream.ENCODER, seed)
         d = decoder.forward.latents.size
         features = np.count_nonzero(np.linalg.norm(cubature(d, cheap=False)[0], axis=1))
         made = cls(decoder, noise, (Couplings if family == "flow" else Affine)(d, features, width, seed=seed))
         known = made._simulated(problems, sensors, rng)
         fit(getattr(made, f"_{objective}_loss")(*known), made.head.trainable_variables, steps, 3e-3, what="encoder")
+        made.seconds = time.perf_counter() - begun
         return made
 
     def __call__(

@@ -130,7 +130,9 @@ class Descent:
     def _refuse_divergence(self, stop: int) -> None:
         if np.isfinite(self.history[-1]) and all(np.isfinite(v.numpy()).all() for v in self.variables):
             return
-        raise Diverged(f"{self.what} diverged between steps {self.step} and {stop}: use a smaller rate, or a larger ε")
+        raise Diverged(
+            f"{self.what} diverged between steps {self.step} and {stop}: use a smaller learning_rate, or a larger ε"
+        )
 
     def _state(self) -> list:
         return [*self.variables, *self.optimiser.variables]

@@ -71,10 +71,11 @@ class GaussNewton:
 
     def _sketched(self, rows, variables, number) -> tuple[tf.Tensor, tf.Tensor]:
         """Combinations of rows, with E|Sr|² the mean of |r|² over the blocks, and their Jacobian [R, weights]."""
+        kind = variables[0].dtype
 
         def block(k):
             with tf.GradientTape() as tape:
-                r = rows(k)
+                r = tf.cast(rows(k), kind)
                 if r.shape.rank != 1:
                     raise UserError(f"Gauss–Newton needs rows [R] of the loss, not {r.shape}: give them unsummed")
                 if r.shape[0] is None or r.shape[0] > self.sketch:
@@ -85,7 +86,6 @@ class GaussNewton:
             J = tf.concat([tf.reshape(part, [r.shape[0], -1]) for part in parts], axis=1)
             return r, J
 
-        kind = variables[0].dtype
         r, J = tf.map_fn(block, self.blocks * number + tf.range(self.blocks), fn_output_signature=(kind, kind))
         scale = 1 / np.sqrt(self.blocks)
         return scale * tf.reshape(r, [-1]), scale * tf.reshape(J, [-1, J.shape[2]])

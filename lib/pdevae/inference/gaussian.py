@@ -82,7 +82,9 @@ class Gaussian:
     def moved(self, mean: Tensor, C: Tensor) -> Gaussian:
         """Of mean + Cz for z of this one; C [d, d] lower triangular."""
         if self.beside is not None:
-            raise UserError("a low-rank q has coordinates of its own: use family full or diagonal")
+            raise UserError(
+                'a low-rank family cannot go with around=…: use family="full" or "diagonal", or leave around out'
+            )
         below, log_scale = tf.matmul(C, self.factor()), self.log_scale + tf.math.log(tf.linalg.diag_part(C))
         return Gaussian(mean + tf.linalg.matvec(C, self.mean), log_scale, below)
 

@@ -48,7 +48,10 @@ class Laplace:
                 z, r, J, damping = trial, r_trial, J_trial, damping / 10 if damping > 1e-4 else 0.0
             else:
                 damping = max(10 * damping, 1e-3)
-        raise UserError(f"Gauss–Newton found no mode in {self.most_steps} steps: use more sensors, or a narrower prior")
+        raise UserError(
+            f"Gauss–Newton found no mode in {self.most_steps} steps: check the units of readings and noise, narrow the "
+            "prior, or allow more with Laplace(most_steps=…)"
+        )
 
     @staticmethod
     def _whitened(problem: InverseProblem, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -105,7 +105,8 @@ class GaussianField:
         if not self.length > 0:
             raise UserError(f"a Gaussian field needs a length above 0, not {self.length}")
         if self.modes < 1 or (self.points is not None and self.modes > self.points):
-            raise UserError(f"modes={self.modes} must lie between 1 and points={self.points}")
+            most = "" if self.points is None else f" and at most points={self.points}"
+            raise UserError(f"modes={self.modes} must be at least 1{most}")
 
     @property
     def size(self) -> int:
@@ -156,6 +157,12 @@ class GaussianField:
 Part = Normal | Cells | GaussianField
 
 
+# what a posterior has names for, beside its latents
+TAKEN = {"whitened", "problem", "mean", "covariance", "draws", "seconds", "setup_seconds", "diagnostics", "surrogate"}
+TAKEN |= {"gaussian", "chains", "grid", "density", "flow", "normal", "sd", "part", "predict", "fields"}
+TAKEN |= {"log_q", "from_normal", "check", "to_arviz"}
+
+
 class Seen:
     """What coefficients see of z [M, d]: the parts by name, and ``whitened``, z itself."""
 
@@ -167,18 +174,18 @@ class Seen:
 class Latents:
     """The parts by name, side by side in one vector z of ``size`` numbers.
 
-    >>> Latents(log_a=GaussianField(modes=20), tau=Normal(2)).size
+    >>> Latents(log_a=GaussianField(modes=20), tau=Normal(size=2)).size
     22
     """
 
     def __init__(self, **parts: Part):
         if not parts:
-            raise UserError("Latents() is empty: name what is unknown, as Latents(tau=Normal(2))")
+            raise UserError("Latents() is empty: name what is unknown, as Latents(tau=Normal(size=2))")
         for name, part in parts.items():
             if not isinstance(part, Part):
                 raise UserError(f"{name}={part!r} cannot be a latent: use Normal, GaussianField or Cells")
-            if name == "whitened" or name.startswith("_"):
-                raise UserError(f"a latent cannot be called {name!r}: choose another name")
+            if name in TAKEN or name.startswith("_"):
+                raise UserError(f"a latent cannot be called {name!r}, which posteriors use: choose another name")
             if not np.all(np.asarray(part.sd) > 0):
                 raise UserError(f"the prior of {name} has sd={part.sd}: it must be positive")
         self.parts = parts

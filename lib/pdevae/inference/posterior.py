@@ -182,7 +182,7 @@ def _arviz():
     try:
         import arviz
     except ModuleNotFoundError:
-        raise UserError("this needs ArviZ: pip install 'pdevae[sampling]'") from None
+        raise UserError("check() and to_arviz() need ArviZ: pip install '.[sampling]'") from None
     return arviz
 
 

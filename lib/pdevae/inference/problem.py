@@ -17,7 +17,8 @@ class InverseProblem:
     """``readings`` [S] at ``sensors`` [S, 2] of the u that solves ``equation`` for some z ~ N(0, I), with noise.
 
     ``noise`` is the standard deviation of a reading, one number or one for each; ``boundary`` what u is known to be on
-    the boundary (as for penalties), which may be a function of place and latents, or None where nothing is known.
+    the boundary (as for penalties): 0 unless given, perhaps a function of place and latents, or None where nothing is
+    known, which ``CVI`` alone can use.
 
     >>> import pdevae
     >>> equation = pdevae.Diffusion(lambda x, z: z.a) - pdevae.Source(1.0)  # on the disc, u = (1 − |x|²)/4a
@@ -63,9 +64,17 @@ class InverseProblem:
             raise UserError(
                 f"{self.readings.size} readings for {len(self.sensors)} sensors: give one reading for each sensor"
             )
+        if not np.isfinite(self.readings).all():
+            number = np.flatnonzero(~np.isfinite(self.readings))[0]
+            raise UserError(f"reading {number} is {self.readings[number]}: leave it out, with its sensor")
         self.noise = np.asarray(noise, float)
-        if self.noise.shape not in ((), self.readings.shape) or not np.all(self.noise > 0):
-            raise UserError(f"noise={noise} must be positive: the sd of a reading, one number or one for each")
+        if self.noise.shape not in ((), self.readings.shape):
+            raise UserError(
+                f"noise has shape {list(self.noise.shape)} for {self.readings.size} readings: give one number, or one "
+                "for each reading"
+            )
+        if not np.all(self.noise > 0):
+            raise UserError(f"noise={noise} must be positive: it is the standard deviation of a reading")
         self.read = self.forward.reader(self.sensors)  # refuses sensors outside
 
     @property

@@ -23,7 +23,10 @@ class OverBudget(UserError):
     """The chains would need more wall-clock time than allowed: reported, as in the paper, not run to the end."""
 
     def __init__(self, projected: float, budget: float):
-        super().__init__(f"HMC over budget: needs about {projected:.0f} s, allowed {budget:.0f} s")
+        super().__init__(
+            f"HMC over budget: needs about {projected:.0f} s, allowed {budget:.0f} s; raise budget, lower ess, or use "
+            "Laplace()"
+        )
         self.projected = projected
 
 

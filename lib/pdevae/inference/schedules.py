@@ -61,7 +61,9 @@ class Restarts:
     period: int
 
     def __post_init__(self):
-        _positive(start=self.start, end=self.end, period=self.period - 1)
+        _positive(start=self.start, end=self.end)
+        if self.period < 2:
+            raise UserError(f"period={self.period} is too short: use at least 2")
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         within = tf.math.floormod(tf.cast(step, tf.int64), self.period)

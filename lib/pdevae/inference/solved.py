@@ -185,7 +185,9 @@ def _solve(H: np.ndarray, b: np.ndarray) -> np.ndarray:
             return scipy.linalg.cho_solve(factor, b * scale) * scale
         except scipy.linalg.LinAlgError:
             pass
-    raise Diverged("F_ε is unbounded below: the penalty is negative for some fields")
+    raise Diverged(
+        'F_ε is unbounded below, since the penalty is negative for some fields: use penalty="two-level" or "exact"'
+    )
 
 
 def _moved(m: np.ndarray, C: np.ndarray, m_new: np.ndarray, C_new: np.ndarray) -> float:

@@ -75,7 +75,10 @@ class Pairs:
         if isinstance(self.penalty, WholeResidual):
             self._of_residuals = graph(self.penalty.rows_of)
         if self.penalty.weak.edge:
-            raise UserError("solved CVI takes boundary values that are known: use CVI where they depend on latents")
+            raise UserError(
+                "SolvedCVI needs boundary= as a number, an array or a function of x; use CVI where it depends on "
+                "latents"
+            )
         self._refuse_nonlinear()
         self.setup_seconds = time.perf_counter() - begun
 

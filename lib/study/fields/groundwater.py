@@ -1,4 +1,4 @@
-"""A groundwater field: log-conductivity between a river of known head and edges without flow, from heads in wells.
+"""A groundwater field: log-conductivity between a river of known head and no-flow edges, from heads in wells.
 
 −∇·(e^g ∇u) = f with u = the river's head along it and no flow through the rest of the outline; g is a Matérn field.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -38,10 +38,13 @@ OUTLINE = [(0.0, 0.0), (1.2, -0.1), (2.2, 0.3), (2.4, 1.1), (1.7, 1.6), (0.7, 1.
 RECHARGE = 1.0  # what rain adds, in units of conductivity × head / km²
 
 
-def along_river(x: np.ndarray) -> np.ndarray:
-    """Is a place on the lower edge, between the first three corners?"""
-    a, b, c = np.array(OUTLINE[:3])
-    return (_distance(x, a, b) < 1e-6) | (_distance(x, b, c) < 1e-6)
+RIVER = OUTLINE[:3]  # along the lower edge
+
+
+def along(line: Sequence[tuple[float, float]], x: np.ndarray) -> np.ndarray:
+    """Is a place [n, 2] on a line through these corners?"""
+    corners = np.array(line)
+    return np.any([_distance(x, a, b) < 1e-6 for a, b in zip(corners, corners[1:])], axis=0)
 
 
 def river_head(x: np.ndarray) -> np.ndarray:
@@ -56,7 +59,7 @@ def _distance(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def region(nodes: int) -> Mesh:
-    return polygon(OUTLINE, nodes=nodes).no_flow(lambda x: ~along_river(x))
+    return polygon(OUTLINE, nodes=nodes).no_flow(lambda x: ~along(RIVER, x))
 
 
 @lru_cache(maxsize=4)
@@ -146,7 +149,7 @@ def mapped(config: Setting, seed: int) -> dict:
     x = problem.mesh.points
     g = found.g(x)
     at = {"truth": truth.g(x), "mean": g.mean, "sd": g.sd, "head": problem.solve(tf.constant(found.mean[None]))[0]}
-    at["on_river"] = along_river(x)
+    at["on_river"] = along(RIVER, x)
     wells = dict(kind="well", x=truth.wells[:, 0], y=truth.wells[:, 1], head=truth.readings)
     return columns(*mesh_columns(problem.mesh, **at), wells)
 
