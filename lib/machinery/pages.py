@@ -41,8 +41,11 @@ def index(records: dict) -> str:
 
 
 def page(book: str, record: dict) -> str:
-    """From the executed notebook where it is there, else from its source."""
-    notebook = executed(book, record) or read(project_root() / "notebooks" / f"{book}.ipynb")
+    """Text and code as they are now, with the outputs of the cells that were executed as they stand."""
+    notebook, ran = read(project_root() / "notebooks" / f"{book}.ipynb"), executed(book, record)
+    outputs = {cell.source: cell.get("outputs", []) for cell in ran.cells} if ran else {}
+    for cell in notebook.cells:
+        cell.outputs = outputs.get(cell.source, [])
     parts = [part for cell in notebook.cells for part in _cell(cell)]
     source = f"[notebook](../../notebooks/{book}.ipynb)"
     made = f"{source}, profile {record['profile']}, revision `{record['revision']}`, [all notebooks](README.md)"

@@ -41,12 +41,14 @@ def keras_field(model: tf.keras.Model) -> Field:
     dtype = getattr(model, "compute_dtype", None) or "float32"
 
     def mu(x: tf.Tensor, z: Any) -> tf.Tensor:
+        z = getattr(z, "whitened", z)  # named latents side by side
         n, places = tf.shape(x)[0], tf.cast(x, dtype)
         if not latent:
             M = 1 if z is None else tf.shape(tf.nest.flatten(z)[0])[0]
             u = tf.repeat(tf.reshape(model(places), [1, -1]), M, axis=0)
         else:
-            M, z = tf.shape(_latent(z, latent))[0], tf.cast(z, dtype)
+            z = tf.cast(_latent(z, latent), dtype)
+            M = tf.shape(z)[0]
             both = tf.concat([tf.tile(places, [M, 1]), tf.repeat(z, n, axis=0)], axis=1)
             u = tf.reshape(model(both), [M, -1])
         samples = 1 if z is None else tf.nest.flatten(z)[0].shape[0]
@@ -83,7 +85,6 @@ def _check_output(model: Any, latent: int) -> None:
 
 
 def _latent(z: Any, d: int) -> tf.Tensor:
-    z = getattr(z, "whitened", z)  # of named latents, all of them
     shape = getattr(z, "shape", None)
     if shape is None or len(shape) != 2 or shape[1] not in (d, None):
         held = "None" if z is None else f"shape {shape_text(shape)}" if shape is not None else type(z).__name__
