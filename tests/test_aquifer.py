@@ -541,7 +541,7 @@ def _summary() -> pd.DataFrame:
     rows = []
     for response in ("altitude", "depth", "depth by head"):
         for subset in ("all", "new", "beyond"):
-            names = ["GP 5/2", "deep GP", "GP-D", "GP-DT", "GP 3/2 + linear", "best (ours)", verdicts.ENSEMBLE]
+            names = ["GP 5/2", "deep GP", "GP-D", "GP-DT", "GP 3/2 + linear", "best (ours)", results.ENSEMBLE]
             for k, model in enumerate(names):
                 score = 0.2 - 0.03 * k
                 rows.append({"response": response, "subset": subset, "model": model, "mae": score, "mse": score**2})
@@ -552,7 +552,7 @@ def _summary() -> pd.DataFrame:
 
 def _fields() -> pd.DataFrame:
     node = {"response": "altitude", "source_mean": [1.0, 0.0], "a": [2.0, 1.0], "flow_x": -1.0, "flow_y": -1.0}
-    return pd.concat([pd.DataFrame(node | {"model": model}) for model in ("GP-DT", verdicts.BEST_MAP)])
+    return pd.concat([pd.DataFrame(node | {"model": model}) for model in ("GP-DT", results.BEST_MAP)])
 
 
 def test_verdicts_follow_the_numbers_and_the_twin_can_say_nothing_of_the_paper():

@@ -92,5 +92,5 @@ def test_the_spectrum_of_the_two_level_norm_does_not_see_the_mesh():
 
 
 def test_a_region_without_a_held_node_is_refused():
-    with pytest.raises(pdevae.UserError, match="fix it"):
+    with pytest.raises(pdevae.UserError, match="leave some node out"):
         pdevae.disc(nodes=100).no_flow(lambda x: x[:, 0] > -9)
