@@ -40,12 +40,12 @@ VAE_DT = dict(mechanism_name="DT", composite=True, beta=0.01, eps=0.1, prior_sd=
 AQUIFER = dict(survey="twin", split="full", response="altitude", mesh_nodes=100, trend="linear")
 FEM_D = dict(log_a_sd=1.0, log_a_length=0.5, transport_sd=0.0, covariate_sd=0.0)
 
-# One of each kind: sampled, solved, trained (compiled by XLA), a model on the mesh
+# Solved and trained: the test's
 SMALL = [
     (transport.infer, TRANSPORT | dict(method="solved-two-level", nodes=300)),
     (transport.infer, TRANSPORT | dict(method="trained-hard-32", nodes=300, steps=100)),
 ]
-# Minutes, not seconds: a VAE with a PDE, other penalties, larger meshes, more steps
+# Minutes, not seconds: a model on the mesh, a VAE with a PDE, samplers, other penalties, larger meshes, more steps
 MORE = [
     (fem.fem, AQUIFER | FEM_D),
     (vae.vae, JURA | VAE_DT),

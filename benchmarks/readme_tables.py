@@ -119,7 +119,7 @@ def _amortised() -> str:
     off = found.groupby("method").off.median()
     asked = {"condition": ("conditioned", cost.condition), "gaussian-reverse": ("encoded", cost.encoder)}
     return "; ".join(f"{how} {_time(seconds)}, {off[name]:.2f} sd" for name, (how, seconds) in asked.items()) + (
-        f" (trained in {_time(cost.training)})"
+        f" (decoder trained in {_time(cost.get('decoder_training', cost.training))})"
     )
 
 

@@ -35,10 +35,8 @@ from study.streams import Stream
 from study.tables import columns, mesh_columns
 
 OUTLINE = [(0.0, 0.0), (1.2, -0.1), (2.2, 0.3), (2.4, 1.1), (1.7, 1.6), (0.7, 1.4), (-0.1, 0.9)]  # km
-RECHARGE = 1.0  # what rain adds, in units of conductivity × head / km²
-
-
 RIVER = OUTLINE[:3]  # along the lower edge
+RECHARGE = 1.0  # what rain adds, in units of conductivity × head / km²
 
 
 def along(line: Sequence[tuple[float, float]], x: np.ndarray) -> np.ndarray:
