@@ -30,17 +30,20 @@ _PEERS = {
 def fig_amortised(table: pd.DataFrame) -> Figure:
     """Error of the mean and sd ratio over fresh problems (5%, median, 95%), what a score loses, and ranks."""
     figure, axes = mosaic([["off", "ratio", "score"], ["rank_1", "rank_2", "leak"]], 10.2, 6.4)
-    where = table[["problem", "domain", "nodes"]].drop_duplicates().itertuples(index=False)
-    groups = [
-        (f"{p}\n{d}, {n:,}", table[(table.problem == p) & (table.domain == d) & (table.nodes == n)])
-        for p, d, n in where
-    ]
+    where = ["problem", "domain", "nodes"]
+    groups = list(table.groupby(where, sort=False))
+    names = list(dict.fromkeys(table.problem))
+    middles = [np.mean([k for k, ((problem, *_), _) in enumerate(groups) if problem == name]) for name in names]
     for key, label, line in (("off", "error of the mean / exact sd", None), ("ratio", "sd / exact sd", 1.0)):
         ax = axes[key]
         for place, (_, part) in enumerate(groups):
             _ranges(ax, place, part, key)
         ax.set(xticks=range(len(groups)), ylabel=label)
-        ax.set_xticklabels([name for name, _ in groups], fontsize=6, rotation=35, ha="right", rotation_mode="anchor")
+        ax.set_xticklabels([f"{domain}\n{_nodes(nodes)}" for (_, domain, nodes), _ in groups], fontsize=7)
+        below = ax.secondary_xaxis(-0.15)  # which problem: one name for all its meshes
+        below.set_xticks(middles, names)
+        below.tick_params(length=0)
+        below.spines["bottom"].set_visible(False)
         if line:
             ax.axhline(line, color="k", lw=0.8)
         else:
@@ -48,7 +51,6 @@ def fig_amortised(table: pd.DataFrame) -> Figure:
             plain_ticks(ax.yaxis)
     axes["off"].set_title("(a) Error of the mean, 5%, median, 95%")
     axes["ratio"].set_title("(b) Standard deviations")
-    names = list(dict.fromkeys(table.problem))
     for place, name in enumerate(names):
         part = table[table.problem == name]
         for shift, (method, one) in enumerate(part.groupby("method")):
@@ -60,6 +62,7 @@ def fig_amortised(table: pd.DataFrame) -> Figure:
     axes["score"].set(xticks=range(len(names)), ylabel="nats", title="(c) −log q(truth), over the exact posterior's")
     axes["score"].set_xticklabels(names)
     axes["score"].set_yscale("symlog", linthresh=0.01)
+    axes["score"].set_ylim(bottom=min(-0.003, axes["score"].dataLim.y0))
     axes["score"].axhline(0, color="k", lw=0.8)
     transport = table[table.problem == "transport"]
     for letter, key in zip("de", ("rank_1", "rank_2")):
@@ -86,6 +89,12 @@ def fig_amortised(table: pd.DataFrame) -> Figure:
         handles, [_METHODS[m][1] for m in used], loc="outside lower center", ncols=5, frameon=False, fontsize=7
     )
     return figure
+
+
+def _nodes(count: int) -> str:
+    """A power of ten as one, so that names of meshes fit side by side."""
+    power = round(np.log10(count))
+    return f"$10^{power}$" if count == 10**power else f"{count:,}"
 
 
 def _ranges(ax, place: int, part: pd.DataFrame, key: str) -> None:

@@ -138,7 +138,7 @@ def fig_groundwater(table: pd.DataFrame) -> Figure:
     axes["coverage"].axhspan(0.85, 0.95, color="0.9", zorder=0)
     axes["coverage"].set(
         ylabel="coverage of 90% intervals",
-        title="(e) A problem a point, the mean a line",
+        title="(e) Coverage, problem by problem; lines: means",
         ylim=(min(judged.coverage.min(), 0.65) - 0.05, 1),
     )
     axes["coverage"].set_xticks(range(len(used)))
