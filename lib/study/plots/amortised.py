@@ -182,7 +182,7 @@ def fig_next_sensor(table: pd.DataFrame) -> Figure:
         before, now = stand[stand.step < step], stand[stand.step == step]
         ax.plot(before.x, before.y, "o", color="w", mec="k", ms=5)
         ax.plot(now.x, now.y, "*", color="#d62728", mec="w", ms=12)
-        ax.set_title(f"({'abcdefgh'[number]}) {'one sensor more' if number else 'the first sensor'}")
+        ax.set_title(f"({'abcdefgh'[number]}) {'another sensor' if number else 'the first sensor'}")
         bare(ax)
         scale_below(ax, drawn, "nats")
     layouts, ax = table[table.step < 0], row[-1]
