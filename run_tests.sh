@@ -5,6 +5,7 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 unset PYTHONPATH PYTHONHOME
 export JUPYTER_PREFER_ENV_PATH=1 PYDEVD_DISABLE_FILE_VALIDATION=1
+export PDEVAE_XLA=0  # at these sizes XLA compiles for longer than it saves; tests/test_compiled.py compares
 python="$(python3 "$root/lib/make_environment.py")"
 cd "$root"
 "$python" -m ruff check .

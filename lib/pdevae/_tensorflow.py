@@ -42,9 +42,13 @@ def constant_property(method):
     return functools.cached_property(outside_graphs)
 
 
-def graph(function=None, **options):
-    """tf.function without AutoGraph: rewriting all that is called, libraries too, takes as long as tracing it."""
-    return tf.function(function, autograph=False, **options)
+def graph(function, jit_compile=False):
+    """tf.function without AutoGraph: rewriting all that is called, libraries too, takes as long as tracing it.
+
+    PDEVAE_XLA=0 in the environment: without XLA, which at the sizes of tests compiles for longer than it saves.
+    """
+    jit_compile = jit_compile and os.environ.get("PDEVAE_XLA") != "0"
+    return tf.function(function, autograph=False, jit_compile=jit_compile)
 
 
 __all__ = ["constant_property", "graph", "tf"]

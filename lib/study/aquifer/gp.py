@@ -10,6 +10,7 @@ from study.aquifer.splits import Standardised, base_level, members, places, scor
 from study.members import joined
 from study.models import _tensorflow  # noqa: F401  before GPflow
 from study.models.deep_gp import deep_gp
+from study.models.likelihood import climb
 from study.scoring import Predictive
 from study.streams import Stream
 
@@ -33,7 +34,7 @@ def predicted(config: dict, known: Standardised, x: np.ndarray, x_new: np.ndarra
     if config["mean"] != "zero":
         kernel += gpflow.kernels.Linear(variance=np.ones(X.shape[1])) + gpflow.kernels.Constant()
     model = gpflow.models.GPR((X, known.y[:, None]), kernel, noise_variance=0.01 * np.exp(rng.normal()))
-    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 500})
+    climb(model, 500)
     mean, variance = model.predict_y(_inputs(config, known, x_new))
     return known.feet.back(mean.numpy().T, np.sqrt(variance.numpy().T))
 

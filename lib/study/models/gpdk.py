@@ -17,10 +17,12 @@ from typing import NamedTuple
 import gpflow
 import numpy as np
 import tensorflow_probability as tfp
+from gpflow.utilities import multiple_assign, read_values
 from scipy.linalg import lapack
 
 from pdevae._tensorflow import tf
 from pdevae.streams import random
+from study.models.likelihood import climb
 from study.streams import Stream
 
 _SCREENING = 20  # iterations of L-BFGS
@@ -142,19 +144,20 @@ def fit(
     """
     X = np.concatenate([np.column_stack([x, np.full(len(x), d)]) for d, (x, _) in enumerate(outputs)])
     y = np.concatenate([values for _, values in outputs])
-    begun = [_start(X, y, len(outputs), forces, own, [seed, k]) for k in range(starts)]
-    best = max(
-        (_climb(model, min(_SCREENING, iterations)) for model in begun), key=lambda fitted: fitted.log_likelihood
-    )
-    return _climb(best.model, iterations)
+    begun = [read_values(_start(X, y, len(outputs), forces, own, [seed, k])) for k in range(starts)]
+    model, optimiser = _start(X, y, len(outputs), forces, own, [seed, 0]), gpflow.optimizers.Scipy()
+
+    def climbed(start: dict, iterations: int) -> tuple[float, dict]:
+        multiple_assign(model, start)
+        climb(model, iterations, optimiser)
+        return float(model.log_marginal_likelihood()), read_values(model)
+
+    screened = [climbed(start, min(_SCREENING, iterations)) for start in begun]
+    _, best = max(screened, key=lambda found: found[0])
+    likelihood, _ = climbed(best, iterations)
+    return Fitted(model, likelihood)
 
 
 def _start(X, y, n_outputs, forces, own, seed) -> Regression:
     kernel = DiffusionKernel(n_outputs, forces, random(Stream.DIFFUSION_KERNEL, *seed), own)
     return Regression((X, y[:, None]), kernel, likelihood=gpflow.likelihoods.Gaussian(PerOutput(n_outputs)))
-
-
-def _climb(model: Regression, iterations: int) -> Fitted:
-    options = {"maxiter": iterations}
-    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options=options)
-    return Fitted(model, float(model.log_marginal_likelihood()))

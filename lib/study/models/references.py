@@ -6,6 +6,8 @@ import gpflow
 import numpy as np
 import tensorflow_probability as tfp
 
+from study.models.likelihood import climb
+
 
 def training_mean(X, y, X_new):
     return np.full(len(X_new), y.mean()), np.full(len(X_new), y.std(ddof=1))
@@ -26,7 +28,7 @@ def gaussian_process(X, y, X_new):
     kernel = gpflow.kernels.Matern32(lengthscales=np.full(width, 2.0)) + gpflow.kernels.Linear(variance=np.ones(width))
     model = gpflow.models.GPR((X, y[:, None]), kernel, noise_variance=0.3)
     model.kernel.kernels[0].lengthscales.prior = tfp.distributions.LogNormal(np.log(2.0), np.float64(1.0))
-    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 200})
+    climb(model, 200)
     mean, variance = model.predict_y(X_new)
     return mean.numpy()[:, 0], np.sqrt(variance.numpy()[:, 0])
 
