@@ -614,3 +614,14 @@ def test_the_general_core_holds_the_same_model_and_learns_it():
     assert np.mean(np.abs(u.mean - known.y)) < 0.3
     assert 0.01 < found.diagnostics["noise"] < 1
     assert u.sd.max() < 1e-5  # a network of the place alone
+
+
+@pytest.mark.parametrize(("mae", "spread", "verdict"), [(0.1, 0.005, "reproduced"), (0.1, 0.02, "partly")])
+@pytest.mark.parametrize("more", [0.0, 0.045, 0.2])
+def test_transport_is_judged_by_the_spread_of_replicates(mae, spread, verdict, more):
+    table = _summary()  # GP-D: 0.14 ± 0.01
+    row = (table.model == "GP-DT") & (table.response == "depth") & (table.subset == "all")
+    table.loc[row, ["mae", "mae_2sd"]] = [mae + more, spread]
+    expected = {0.0: verdict, 0.045: "partly", 0.2: "not reproduced"}[more]
+    said = {row[0]: row[5] for row in verdicts.claims(table, _fields(), simulated=False)}
+    assert said["aquifer_transport"] == expected

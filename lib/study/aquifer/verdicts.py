@@ -55,15 +55,15 @@ def _accuracy(table: pd.DataFrame) -> Iterator[tuple]:
     )
     d, dt = (of(table, "depth", "all", "mae")[name] for name in ("GP-D", "GP-DT"))
     spread = of(table, "depth", "all", "mae_2sd")
-    narrower, apart = spread["GP-DT"] < spread["GP-D"], abs(dt - d) > np.hypot(spread["GP-DT"], spread["GP-D"])
-    verdict, said = ("not reproduced", "") if apart else ("partly", ": not told apart")  # nor are they in the paper
+    narrower, both = spread["GP-DT"] < spread["GP-D"], np.hypot(spread["GP-DT"], spread["GP-D"])
+    said = "" if abs(dt - d) > both else ": not told apart"  # nor are they in the paper
     yield (
         "aquifer_transport",
         source,
         "Transport helps: GP-DT below GP-D (depth, MAE), with a smaller spread",
         "0.158 ± 0.001 against 0.160 ± 0.012",
         f"{dt:.3f} ± {spread['GP-DT']:.3f} against {d:.3f} ± {spread['GP-D']:.3f}{said}",
-        "reproduced" if dt < d and narrower else verdict,
+        "reproduced" if dt < d and narrower else "partly" if dt < d + both else "not reproduced",
         TABLE,
     )
 
