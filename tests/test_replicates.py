@@ -58,12 +58,16 @@ def test_fresh_computes_again(project, monkeypatch):
     assert started(project) == 4
 
 
-def test_changed_code_is_named(project, monkeypatch, capsys):
+def test_changed_code_is_named(project, monkeypatch):
+    monkeypatch.delenv("PDEVAE_XLA", raising=False)
     real = fingerprint.fingerprint("toy")
     keys = {code: cache.Key("toy.f", {"a": 1}, 0, real | {"toy": code}) for code in ("old", "new")}
     cache.save(project, keys["old"], {"value": np.array(1.0)})
     assert cache.load(project, keys["new"]) == (None, "changed since: toy")
     assert cache.load(project, keys["old"])[1] == "reused"
+    monkeypatch.setenv("PDEVAE_XLA", "0")
+    otherwise = cache.Key("toy.f", {"a": 1}, 0, fingerprint.fingerprint("toy") | {"toy": "old"})
+    assert cache.load(project, otherwise) == (None, "changed since: XLA")
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "swap"])

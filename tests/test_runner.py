@@ -19,13 +19,14 @@ from pdevae.errors import UserError
 
 TESTS = Path(__file__).parent
 PARAMETERS = "count = 3  # how many\nscale = 1.0\nname = 'x'\nsizes = [1, 2]\nlog = ''\nseconds = 0.0"
-START = """import sys, types
+START = """import os, sys, types
 import pandas as pd, toy
 from machinery import replicates
 from machinery.artefacts import Run
 drawn = lambda table: table.plot("seed", "value").figure
 sys.modules["study.plots"] = types.SimpleNamespace(fig_toy=drawn)  # the real ones take long to import
-run = Run("01_toy", artefacts=["fig_toy"])"""
+run = Run("01_toy", artefacts=["fig_toy"])
+print("XLA:", os.environ.get("PDEVAE_XLA"))"""
 WORK = """table = replicates.run(toy.slow_square, [dict(log=log, seconds=seconds, offset=0)], range(count))
 run.save("fig_toy", table)
 run.bar("toy_bar", "a bar", "≥ 0", table.value.max(), True, "fig_toy")"""
@@ -72,7 +73,8 @@ def refused(project: Path, *arguments: str) -> str:
     return lines[0]
 
 
-def test_a_run_leaves_artefacts_claims_and_manifest(project):
+def test_a_run_leaves_artefacts_claims_and_manifest(project, monkeypatch):
+    monkeypatch.delenv("PDEVAE_XLA", raising=False)
     done = run(project, "--profile", "paper", "-p", f"log='{project}/log'", "--jobs", "1")
     assert done.returncode == 0, done
     assert done.stdout.splitlines()[-1] == "report: build/report/index.html"
@@ -84,7 +86,7 @@ def test_a_run_leaves_artefacts_claims_and_manifest(project):
     assert record["artefacts"]["fig_toy"] == artefacts.sha256(figures / "fig_toy.csv")
     assert claims.read(figures).loc[0, "verdict"] == "met"
     assert "| a bar |" in (figures / "claims.md").read_text()
-    assert (project / "build" / "notebooks" / "paper" / "01_toy.ipynb").exists()
+    assert "XLA: None" in (project / "build" / "notebooks" / "paper" / "01_toy.ipynb").read_text()
     assert "01_toy" in done.stdout
     assert "1 met" in done.stdout
 
@@ -110,10 +112,12 @@ def test_two_notebooks_at_a_time_share_workers_and_the_report_grows(project):
     assert set(manifest.read(project / "figures")) == {"01_toy", "02_toy", "03_toy"}
 
 
-def test_profiles_set_parameters_and_the_command_line_wins(project):
+def test_profiles_set_parameters_and_the_command_line_wins(project, monkeypatch):
+    monkeypatch.delenv("PDEVAE_XLA", raising=False)
     log = f"log='{project}/log'"
     run(project, "--profile", "quick", "-p", log)
     assert len((project / "log").read_text().split()) == 2
+    assert "XLA: 0" in (project / "build" / "notebooks" / "quick" / "01_toy.ipynb").read_text()
     run(project, "--profile", "quick", "-p", log, "-p", "count=4")
     assert len((project / "log").read_text().split()) == 4  # two of the four were there
 

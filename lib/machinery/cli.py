@@ -78,6 +78,8 @@ def _run(options: argparse.Namespace) -> int:
     figures = _figures_folder(options.profile, overrides, options.overwrite)
     check_writable(figures)
     lanes = _lanes(options, len(chosen))
+    if options.profile != notebooks.PROFILES[-1] and not options.scheduler:
+        os.environ.setdefault("PDEVAE_XLA", "0")  # at these sizes it compiles for longer than it saves
     with leftovers.running(project_root()), shared_cluster(options.jobs, lanes > 1) as scheduler:
         settings = {book.name: _settings(book, passed[book.name], overrides, figures, options) for book in chosen}
         if scheduler:

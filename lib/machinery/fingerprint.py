@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec, resolve_name
@@ -17,7 +18,7 @@ _LIBRARIES = ("numpy", "scipy", "tensorflow", "tensorflow-probability", "scikit-
 
 
 def fingerprint(module: str) -> dict[str, str]:
-    """Name → short hash for the module and all it imports of ours, and the libraries' versions."""
+    """Name → short hash for the module and what it imports of ours; the libraries' versions, and XLA or not."""
     hashes: dict[str, str] = {}
     waiting = [module]
     while waiting:
@@ -25,7 +26,7 @@ def fingerprint(module: str) -> dict[str, str]:
         if name not in hashes:
             hashes[name], imported = _hash_and_imports(name)
             waiting += imported
-    return dict(sorted(hashes.items())) | _versions()
+    return dict(sorted(hashes.items())) | _versions() | {"XLA": os.environ.get("PDEVAE_XLA", "1")}
 
 
 @cache
