@@ -5,7 +5,7 @@
 
 Notebook 08's problem. One thread each, one after the other, each run saved as it ends (build/peers/runs); writes
 benchmarks/peers_fields.csv and the bars. CUQIpy samples in Laplace's coordinates; its linear-RTO needs a forward map
-that is linear in z, which this is not. CVI with either penalty takes the ε, and the z that the penalty sees, of eight
+that is linear in z, which this is not. CVI with either penalty takes the ε, and the z that the penalty sees, of twelve
 tried whose q has the largest evidence bound, by exact solves, on a problem that is not judged.
 """
 
@@ -36,7 +36,7 @@ TRAINED = {
         mesh, equation, groundwater.river_head
     ),
 }
-LAST_EPS = (0.05, 0.015, 0.005, 0.0015)  # from ten times as much
+LAST_EPS = (0.5, 0.15, 0.05, 0.015, 0.005, 0.0015)  # from ten times as much
 SERVES = ({"serves": "q"}, {"serves": "wider", "spread": 1.2})
 CHOSEN_ON = 100  # seed of the problem on which settings are chosen
 
@@ -48,32 +48,38 @@ def export(problem: InverseProblem, path) -> None:
     unit = pdevae.WeakForm(mesh, pdevae.Diffusion(1.0) - pdevae.Source(groundwater.RECHARGE))
     np.savez(
         path,
+        b=0.0,
         B=seen.g(problem.forward.form.places).numpy().T,
         K=unit.element_system()[0][0].numpy(),
-        triangles=mesh.triangles,
+        cells=mesh.triangles,
         inside=mesh.interior,
         known=np.where(mesh.is_boundary, problem.forward.form.known, 0.0),
         f=unit.load(),
         read=problem.read.toarray(),
         y=problem.readings,
+        at_0=problem.predict(tf.zeros([1, problem.size], tf.float64))[0],
         sigma=problem.noise,
     )
 
 
-def judged(z: np.ndarray, reference: dict, truth: groundwater.Truth, problem: InverseProblem) -> dict:
-    """Draws z [k, d] against the chains' moments, and against the true field."""
+def judged(z: np.ndarray, reference: dict) -> dict:
+    """Draws z [k, d] against the chains' moments."""
     mean, sd = np.array(reference["mean"]), np.array(reference["sd"])
     off, ratio = np.abs(z.mean(axis=0) - mean) / sd, z.std(axis=0) / sd
-    g = problem.latents.seen(tf.constant(z)).g(tf.constant(problem.mesh.points)).numpy()
-    low, high = np.quantile(g, [0.05, 0.95], axis=0)
-    right = truth.g(problem.mesh.points)
     return {
         "median_error": np.median(off),
         "worst_error": off.max(),
         "least_ratio": ratio.min(),
         "largest_ratio": ratio.max(),
-        "coverage": np.mean((right > low) & (right < high)),
     }
+
+
+def covered(z: np.ndarray, truth: groundwater.Truth, problem: InverseProblem) -> float:
+    """The share of the true field that 90% intervals of the draws hold."""
+    g = problem.latents.seen(tf.constant(z)).g(tf.constant(problem.mesh.points)).numpy()
+    low, high = np.quantile(g, [0.05, 0.95], axis=0)
+    right = truth.g(problem.mesh.points)
+    return float(np.mean((right > low) & (right < high)))
 
 
 def kept(name: str, run) -> dict:
@@ -128,11 +134,13 @@ def by(name: str, problem: InverseProblem, options, seed: int) -> tuple[np.ndarr
     return found.draws, np.full(len(found.draws), found.seconds), settings
 
 
-def when_accurate(draws: np.ndarray, times: np.ndarray, reference: dict) -> float:
-    """The time from which on the running means stay as near as asked; NaN if they never do."""
+def when_accurate(draws: np.ndarray, times: np.ndarray, reference: dict, share: float = 0.5) -> float:
+    """The time from which on this share of the running means stays as near as asked; NaN if it never does."""
     count = np.arange(1, len(draws) + 1)[:, None]
     means = np.cumsum(draws, axis=0) / count
-    off = np.median(np.abs(means - reference["mean"]) / reference["sd"], axis=1)
+    off = np.quantile(np.abs(means - np.array(reference["mean"])) / reference["sd"], share, axis=1)
+    if times[0] == times[-1]:  # all draws came at once
+        off = off[-1:].repeat(len(off))
     first = np.flatnonzero(off > MEDIAN)[-1] + 1 if (off > MEDIAN).any() else 0
     return float(times[first]) if first < len(times) else np.nan
 
@@ -143,20 +151,16 @@ def posed(seed: int, options) -> tuple[groundwater.Truth, InverseProblem]:
 
 
 def one(name: str, seed: int, options) -> dict:
-    truth, problem = posed(seed, options)
+    truth, problem = posed(seed, options)  # anew for each method: the first compiles
     tag = f"{options.nodes}-{options.modes}-{seed}-{options.draws}"
-    reference = kept(f"chains-{tag}", lambda: chains(problem, options.draws, seed))
+    reference = kept(f"chains-{tag}", lambda: chains(posed(seed, options)[1], options.draws, seed))
 
     def run():
         draws, times, said = by(name, problem, options, seed)
         if not len(draws):
             return {"seconds": options.budget} | said
-        found = said | {"seconds": float(times[-1])} | judged(draws, reference, truth, problem)
-        if name == CUQI:
-            there = when_accurate(draws, times, reference)
-        else:  # all draws come at once
-            there = found["seconds"] if found["median_error"] <= MEDIAN else np.nan
-        return found | {"to_accuracy": there}
+        found = {"seconds": float(times[-1]), "to_accuracy": when_accurate(draws, times, reference)}
+        return said | found | judged(draws, reference) | {"coverage": covered(draws, truth, problem)}
 
     known = {"method": name, "nodes": options.nodes, "modes": options.modes, "seed": seed, "status": "ok"}
     chain = {f"chains_{key}": reference[key] for key in ("seconds", "r_hat", "ess")}

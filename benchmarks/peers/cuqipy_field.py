@@ -1,7 +1,7 @@
 """CUQIpy's NUTS on a field written by benchmarks/peers_fields.py: cuqipy_field.py PROBLEM.npz OUT.npz BUDGET.
 
-Σ_e exp(B_e·z) K_e u = f with known values on part of the boundary: a sparse solve, and the adjoint equation with the
-same factors for the gradient. Sampled in Laplace's coordinates, z = m + Cv. Leaves the draws and when each was there.
+Σ_e exp(b_e + B_e·z) K_e u = f with known values on part of the boundary: a sparse solve, and the adjoint equation with
+the same factors for the gradient. Sampled in Laplace's coordinates, z = m + Cv. Leaves the draws and their times.
 """
 
 import sys
@@ -17,14 +17,15 @@ class Forward:
     """z ↦ readings; the factors of the last z are kept."""
 
     def __init__(self, given):
-        self.B, self.K, self.t, self.f = given["B"], given["K"], given["triangles"], given["f"]
+        self.b, self.B, self.K, self.t, self.f = (given[name] for name in ("b", "B", "K", "cells", "f"))
         self.inside, self.known, self.read = given["inside"], given["known"], sp.csr_matrix(given["read"])
-        self.rows, self.columns = np.repeat(self.t, 3, axis=1).ravel(), np.tile(self.t, (1, 3)).ravel()
+        k = self.t.shape[1]
+        self.rows, self.columns = np.repeat(self.t, k, axis=1).ravel(), np.tile(self.t, (1, k)).ravel()
         self.z = None
 
     def at(self, z):
         if self.z is None or not np.array_equal(z, self.z):
-            self.a, n = np.exp(self.B @ z), len(self.known)
+            self.a, n = np.exp(self.b + self.B @ z), len(self.known)
             A = sp.csc_matrix(((self.a[:, None, None] * self.K).ravel(), (self.rows, self.columns)), shape=(n, n))
             A_in = A[self.inside]
             self.factors = splu(A_in[:, self.inside], **FAST)
@@ -51,7 +52,9 @@ class Forward:
 def main(problem, out, budget):
     given = np.load(problem)
     begun = time.perf_counter()
-    sample(Forward(given), given["y"], float(given["sigma"]), given["B"].shape[1], 2000, budget, begun, out)
+    forward = Forward(given)
+    assert np.allclose(forward.at(np.zeros(given["B"].shape[1])), given["at_0"], rtol=1e-8), "not the same forward map"
+    sample(forward, given["y"], float(given["sigma"]), given["B"].shape[1], 2000, budget, begun, out)
 
 
 if __name__ == "__main__":
