@@ -38,6 +38,14 @@ def test_the_smoke_profile_runs_every_notebook(smoke):
     assert set(manifest.read(smoke / "figures")) == {book.name for book in BOOKS}
 
 
+@pytest.mark.parametrize("name", notebooks.PROFILES)
+def test_a_size_is_timed_both_trained_and_with_the_dense_solve(name):
+    """The table of times compares them there."""
+    book = next(book for book in BOOKS if book.name == "04_runtime_scaling")
+    own = {name: p.default for name, p in book.parameters.items()} | notebooks.profile(name).get(book.name, {})
+    assert set(own["dense_sizes"]) & set(own["trained_sizes"])
+
+
 # seconds, accuracy after a full training, a χ² test over a hundred problems
 NOT_FOR_SMOKE = [
     "fig_time_compar",

@@ -101,9 +101,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _lanes(options: argparse.Namespace, count: int) -> int:
-    """Notebooks at a time; one where times are measured."""
+    """Notebooks at a time, one more than workers, so that none idles while a notebook starts or draws; one where times
+    are measured."""
     shared = options.profile != notebooks.PROFILES[-1] and not options.scheduler and options.jobs != 1
-    return min(2, count, RunSettings(jobs=options.jobs).worker_count) if shared else 1
+    return min(count, RunSettings(jobs=options.jobs).worker_count + 1) if shared else 1
 
 
 def _show(row: dict, figures: Path) -> None:

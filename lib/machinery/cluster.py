@@ -39,7 +39,9 @@ ENVIRONMENT = {
 
 # Dask has its workers give every freed block back to the system at once; a training step frees and takes megabytes, and
 # more than a third of its time would go into page faults.
-_MEMORY_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+_AT_START = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+# The notebook that asks shows how far it is; a worker's own bars and warnings would be printed over the runner's lines.
+_AT_START |= {"TQDM_DISABLE": "1", "PYTHONWARNINGS": "ignore"}
 
 
 def client() -> Client:
@@ -84,7 +86,7 @@ class SameEnvironment(NannyPlugin):
     idempotent = True  # each notebook connects anew, and must not restart the workers of another
 
     def setup(self, nanny: Nanny) -> None:
-        wanted = ENVIRONMENT | _MEMORY_VARIABLES
+        wanted = ENVIRONMENT | _AT_START
         present = os.environ | nanny.env
         self.restart = nanny.process is not None and any(present.get(name) != wanted[name] for name in wanted)
         for environment in (nanny.pre_spawn_env, nanny.env):  # until the process starts, and from then on
@@ -150,7 +152,7 @@ def _local(workers: int) -> Client:
 def local_cluster(workers: int) -> LocalCluster:
     """One-thread workers on this machine, set as every worker is."""
     os.environ.update(ENVIRONMENT)  # inherited by the workers; this process has its threads already
-    dask.config.set({"distributed.nanny.pre-spawn-environ": _MEMORY_VARIABLES})
+    dask.config.set({"distributed.nanny.pre-spawn-environ": _AT_START})
     # In Python 3.11 a profile of all threads that meets a garbage collection can block a worker for ever.
     dask.config.set({"distributed.worker.profile.enabled": False})
     return LocalCluster(

@@ -8,6 +8,7 @@ reused; a run that is killed loses only what was being computed.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import is_dataclass
@@ -102,6 +103,7 @@ def _replicate(name: str, config: dict, seed: int, code: str) -> dict[str, np.nd
     if cache.digest(_code(function)) != code:
         raise UserError("this worker has another version of the code or its libraries: update and restart it")
     check_worker()
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # what it warns of, the notebook's reader cannot change
     return {name: np.asarray(value) for name, value in function(_typed(function, config), seed).items()}
 
 

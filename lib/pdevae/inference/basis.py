@@ -93,5 +93,7 @@ def solved_branch(forward: Forward, network: Separable, z: np.ndarray, progress:
     kept = size > _INDEPENDENT * size[-1]
     basis = basis._replace(V=V[:, kept] / np.sqrt(size[kept]))
     phi = phi @ basis.V
-    starts = tqdm(range(0, len(z), _AT_A_TIME), "branch", delay=3, leave=False, disable=not progress)
+    starts = range(0, len(z), _AT_A_TIME)
+    if progress:
+        starts = tqdm(starts, "branch", delay=3, leave=False)
     return basis, np.concatenate([solver.within(z[k : k + _AT_A_TIME], g, phi) for k in starts])

@@ -96,7 +96,7 @@ class Descent:
         every = max(_AT_A_TIME // getattr(self.optimiser, "blocks", 1), 1)
         stops = sorted({*range(every, steps, every), *looks, steps})
         saved = time.monotonic()
-        shown = {"desc": self.what, "delay": 3, "leave": False, "disable": not self.progress}
+        shown = {"desc": self.what, "delay": 3, "leave": False} | ({} if self.progress else {"disable": True})
         with tqdm(total=steps, initial=self.step, **shown) as bar:
             for stop in [stop for stop in stops if self.step < stop <= steps]:
                 self.history = np.append(self.history, float(self._block(tf.constant(self.step), tf.constant(stop))))

@@ -200,9 +200,10 @@ def _features(forward: Forward, config: Trainer, seed: int):
 def _branch(forward: Forward, config: Trainer, seed: int):
     """Decoder.train, its steps by what two short runs take."""
     train = lambda steps: Decoder.train(forward, "exact", steps, width=config.width, seed=seed)  # noqa: E731
-    short, longer = train(500).seconds, train(3500).seconds
-    each = max(longer - short, 1e-3) / 3000
-    steps = max(int((config.seconds - short) / each) + 500, 500)
+    few, many = (max(int(per_second * config.seconds), 20) for per_second in (500 / 30, 3500 / 30))
+    short, longer = train(few).seconds, train(many).seconds
+    each = max(longer - short, 1e-3) / (many - few)
+    steps = max(int((config.seconds - short) / each) + few, few)
     decoder = train(steps)
     base, at_nodes = decoder.reader(forward.mesh.points)
     return (lambda z: base + decoder.branch(tf.constant(z)).numpy() @ at_nodes.T), decoder.seconds, steps
