@@ -96,6 +96,15 @@ def test_a_notebook_that_was_not_executed_here_is_shown_from_its_source(project)
     assert "line 39" not in page
 
 
+def test_what_was_printed_stays_on_the_page_where_the_executed_notebook_is_gone(project):
+    pages.write_all()
+    path = project / "docs/notebooks/01_toy.md"
+    before = path.read_text()
+    (project / "build/notebooks/paper/01_toy.ipynb").unlink()
+    pages.write_all()
+    assert path.read_text() == before
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Built without the network; a warning, such as a link that leads nowhere, is an error."""

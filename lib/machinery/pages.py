@@ -1,6 +1,7 @@
 """Notebooks as Markdown pages that any Git host shows: text, code, small outputs, the committed figures by link.
 
-What a page shows beyond the notebook's text comes from figures/, and from the executed notebook where that is there.
+What a page shows beyond the notebook's text comes from figures/, and from the executed notebook; where that is gone,
+as in a fresh clone, what was printed is kept as the page has it.
 Only what ran on the paper profile has a page.
 """
 
@@ -22,6 +23,7 @@ from machinery.settings import project_root
 FOLDER = Path("docs") / "notebooks"
 _LONGEST = 40  # lines of an output that are shown
 _WIDEST = 160  # characters of a line
+_PRINTED = re.compile(r"```python\n(.*?)\n```((?:\n\n```text\n.*?\n```)*)", re.DOTALL)
 _SAVES = re.compile(r"""run\.save\(\s*["'](\w+)""")
 
 
@@ -42,11 +44,8 @@ def index(records: dict) -> str:
 
 def page(book: str, record: dict) -> str:
     """Text and code as they are now, with the outputs of the cells that were executed as they stand."""
-    notebook, ran = read(project_root() / "notebooks" / f"{book}.ipynb"), executed(book, record)
-    outputs = {cell.source: cell.get("outputs", []) for cell in ran.cells} if ran else {}
-    for cell in notebook.cells:
-        cell.outputs = outputs.get(cell.source, [])
-    parts = [part for cell in notebook.cells for part in _cell(cell)]
+    notebook, printed = read(project_root() / "notebooks" / f"{book}.ipynb"), _printed(book, record)
+    parts = [part for cell in notebook.cells for part in _cell(cell, printed)]
     source = f"[notebook](../../notebooks/{book}.ipynb)"
     made = f"{source}, profile {record['profile']}, revision `{record['revision']}`, [all notebooks](README.md)"
     made += _changed_since(book, record)
@@ -64,7 +63,16 @@ def _changed_since(book: str, record: dict) -> str:
     return f"\n\n**Run before the notebook was changed**, with `{'; '.join(other)}`." if other else ""
 
 
-def _cell(cell: NotebookNode) -> list[str]:
+def _printed(book: str, record: dict) -> dict[str, list[str]]:
+    """A cell's source → what it printed, ready for the page."""
+    if ran := executed(book, record):
+        return {cell.source.strip(): [*map(_fenced, _texts(cell.get("outputs", [])))] for cell in ran.cells}
+    path = project_root() / FOLDER / f"{book}.md"
+    found = _PRINTED.findall(path.read_text(encoding="utf-8")) if path.exists() else []
+    return {source: [texts.strip()] if texts else [] for source, texts in found}
+
+
+def _cell(cell: NotebookNode, printed: dict[str, list[str]]) -> list[str]:
     if cell.cell_type == "markdown":
         return [cell.source]
     source = cell.source.strip()
@@ -73,7 +81,7 @@ def _cell(cell: NotebookNode) -> list[str]:
     saved = _SAVES.findall(source)
     if "run.claim(" in source or "run.bar(" in source:  # the page ends with them
         return [f"```python\n{source}\n```"]
-    shown = [_artefact(name) for name in saved] or [_fenced(text) for text in _texts(cell.get("outputs", []))]
+    shown = [_artefact(name) for name in saved] or printed.get(source, [])
     return [f"```python\n{source}\n```", *shown]
 
 
