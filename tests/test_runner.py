@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 import study.plots
-from machinery import artefacts, claims, manifest
+from machinery import artefacts, claims, lanes, manifest
 from machinery.settings import RunSettings
 from pdevae.errors import UserError
 
@@ -91,8 +91,14 @@ def test_a_run_leaves_artefacts_claims_and_manifest(project, monkeypatch):
     assert "1 met" in done.stdout
 
 
-def test_two_notebooks_at_a_time_share_workers_and_the_report_grows(project):
-    for number in (2, 3):
+def test_side_by_side_the_notebooks_that_take_longest_do_not_come_last():
+    books = [1, 2, 3, 4, 5]
+    assert lanes.in_turn(books, 1) == books
+    assert lanes.in_turn(books, 3) == [1, 2, 5, 4, 3]
+
+
+def test_three_notebooks_at_a_time_share_two_workers(project):
+    for number in (2, 3, 4):
         name = f"0{number}_toy"
         work = (
             WORK.replace("fig_toy", f"fig_toy{number}")
@@ -107,9 +113,9 @@ def test_two_notebooks_at_a_time_share_workers_and_the_report_grows(project):
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
     starts, ends = ([k for k, line in enumerate(lines) if line.startswith(word)] for word in (" start ", "  done "))
-    assert starts[1] < ends[0] < starts[2]  # two at a time
-    assert any(line.strip().endswith("figures/fig_toy.png") for line in lines[: ends[2]])
-    assert set(manifest.read(project / "figures")) == {"01_toy", "02_toy", "03_toy"}
+    assert starts[2] < ends[0] < starts[3]
+    assert any(line.strip().endswith("figures/fig_toy.png") for line in lines[: ends[3]])
+    assert set(manifest.read(project / "figures")) == {"01_toy", "02_toy", "03_toy", "04_toy"}
 
 
 def test_profiles_set_parameters_and_the_command_line_wins(project, monkeypatch):

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from machinery.imports import without_address_grammars
 from machinery.lanes import execute_all, shared_cluster
 from machinery.settings import RunSettings, project_root
 from pdevae.errors import UserError
+
+_REPORT_EVERY = 90.0  # seconds between reports on the way: each takes several
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -108,9 +111,12 @@ def _lanes(options: argparse.Namespace, count: int) -> int:
 
 
 def _show(row: dict, figures: Path) -> None:
-    """The pictures that a notebook made, and the report as it stands."""
+    """The pictures that a notebook made, and the report as it stands, unless that was written a short while ago."""
     pictures = [figures / f"{name}.png" for name in row["artefacts"] if name.startswith("fig_")]
     print("\n".join(f"        {_short(path)}" for path in pictures), flush=True)
+    page = project_root() / "build" / "report" / "index.html"
+    if page.exists() and time.time() - page.stat().st_mtime < _REPORT_EVERY:
+        return
     with contextlib.suppress(UserError):  # another notebook may be about to replace what it made before
         _build_report(figures, {})
 

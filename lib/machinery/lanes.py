@@ -25,6 +25,13 @@ def shared_cluster(jobs: int, wanted: bool) -> Iterator[str]:
         yield cluster.scheduler_address
 
 
+def in_turn(chosen: list, lanes: int) -> list:
+    """Side by side, the first two, whose pictures come soon, and then the others from the last one back: the later ones
+    take longest, and none should run alone at the end.
+    """
+    return [*chosen[:2], *reversed(chosen[2:])] if lanes > 1 else chosen
+
+
 def execute_all(
     chosen: list[Notebook],
     passed: dict[str, dict],
@@ -32,8 +39,8 @@ def execute_all(
     lanes: int,
     show: Callable[[dict], None],
 ) -> list[dict]:
-    """In this order, ``lanes`` at a time; ``show`` is called as each ends but the last."""
-    waiting, done = deque(chosen), queue.Queue[dict | BaseException]()
+    """``lanes`` at a time, their rows in this order; ``show`` is called as each ends but the last."""
+    waiting, done = deque(in_turn(chosen, lanes)), queue.Queue[dict | BaseException]()
 
     def lane() -> None:
         while waiting:
