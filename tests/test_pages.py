@@ -42,7 +42,8 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setenv("PDEVAE_ROOT", str(tmp_path))
     for folder in ("notebooks", "figures", "build/notebooks/paper"):
         (tmp_path / folder).mkdir(parents=True)
-    printed = new_output("stream", name="stdout", text="\n".join(f"line {k}" for k in range(100)))
+    lines = ["infer: 5 replicates: 2 reused, 3 to compute (not computed before)", *(f"line {k}" for k in range(100))]
+    printed = new_output("stream", name="stdout", text="\n".join(lines))
     cells = [
         new_markdown_cell("# A toy\n\nWith $x^2$."),
         new_code_cell("count = 3", metadata={"tags": ["parameters"]}),
@@ -74,6 +75,7 @@ def test_a_page_has_outputs_cut_to_size_and_links_its_figures(project):
     assert "line 39\n… 60 more lines" in page
     assert "](../../figures/fig_toy.png)" in page
     assert "a warning" not in page
+    assert "5 replicates" not in page
     assert "  met  a bar" not in page
 
 

@@ -24,6 +24,7 @@ FOLDER = Path("docs") / "notebooks"
 _LONGEST = 40  # lines of an output that are shown
 _WIDEST = 160  # characters of a line
 _PRINTED = re.compile(r"```python\n(.*?)\n```((?:\n\n```text\n.*?\n```)*)", re.DOTALL)
+_COUNTED = re.compile(r"^\w+: \d+ replicates: .*\n?", re.MULTILINE)  # what was reused and what computed: of that run
 _SAVES = re.compile(r"""run\.save\(\s*["'](\w+)""")
 
 
@@ -96,11 +97,11 @@ def _artefact(name: str) -> str:
 
 
 def _texts(outputs: list[NotebookNode]) -> list[str]:
-    """What was printed, and tables."""
+    """What was printed about results, and tables."""
     found = []
     for output in outputs:
         if output.output_type == "stream" and output.name == "stdout":
-            found.append(output.text)
+            found.append(_COUNTED.sub("", output.text))
         elif output.output_type == "execute_result":
             found.append(output.data.get("text/plain", ""))
     return [text for text in found if text.strip()]
