@@ -3,7 +3,7 @@
 # Other arguments go to pytest: ./run_tests.sh -k penalties
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE  # without bytecode TensorFlow takes 13 s to import, not 4
+unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE  # without bytecode imports take twice as long
 export JUPYTER_PREFER_ENV_PATH=1 PYDEVD_DISABLE_FILE_VALIDATION=1
 export PDEVAE_XLA=0  # at these sizes XLA compiles for longer than it saves; tests/test_compiled.py compares
 python="$(python3 "$root/lib/make_environment.py")"
