@@ -20,7 +20,7 @@ from machinery.lanes import execute_all, shared_cluster
 from machinery.settings import RunSettings, project_root
 from pdevae.errors import UserError
 
-_REPORT_EVERY = 90.0  # seconds between reports on the way: each takes several
+_REPORT_EVERY = 240.0  # seconds between reports on the way: each takes several
 
 
 def main(arguments: list[str] | None = None) -> int:
