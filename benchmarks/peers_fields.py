@@ -31,7 +31,7 @@ CUQI = "CUQIpy, NUTS"
 MEDIAN = 0.25  # accuracy asked for: median error of the means, in the chains' standard deviations
 SOLVED = {"Laplace": Laplace(), "GaussianVI, low-rank": GaussianVI("low-rank", rank=30)}
 TRAINED = {
-    "CVI, two-level (ours)": "two-level",
+    "CVI, two-level, trained (ours)": "two-level",
     "virtual observables (WNVI's idea)": lambda mesh, equation: VirtualObservables(
         mesh, equation, groundwater.river_head
     ),

@@ -15,7 +15,7 @@ _NODES = 4000
 _METHODS = [  # names, what it does, needs, use it, its row in peers.csv
     (
         "`Laplace`",
-        "Gauss–Newton to the mode, a Gaussian of that curvature",
+        "Gauss–Newton to the mode, then a Gaussian with the curvature there",
         "a few solves, each with an adjoint per sensor",
         "first, always",
         "Laplace, Gauss–Newton",
@@ -36,9 +36,9 @@ _METHODS = [  # names, what it does, needs, use it, its row in peers.csv
     ),
     (
         "`CVI`",
-        "the paper's: decoder and Gaussian trained together, a penalty holding the equation",
+        "the paper's: decoder and Gaussian q trained together, the equation as a penalty",
         "no solve (`around=Laplace()`: a few)",
-        "when meshes are large, or u cannot be solved for",
+        "when u cannot be solved for",
         "CVI, multilevel, trained (ours)",
     ),
     (
@@ -46,7 +46,7 @@ _METHODS = [  # names, what it does, needs, use it, its row in peers.csv
         "the same, the decoder's last layer solved; equations linear in u",
         "no solve",
         "with few unknowns",
-        "CVI, two-level (ours)",
+        "SolvedCVI, two-level (ours)",
     ),
     (
         "`exact`",

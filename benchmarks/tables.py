@@ -13,17 +13,17 @@ from machinery.files import write_text
 HERE = Path(__file__).parent
 SECTIONS = {
     "peers": (
-        "The inverse problem by what one would pick instead",
+        "The inverse problem with other tools",
         "peers.py",
-        "Two transport problems of notebook 03, one thread and 150 s each; medians. *to_accuracy*: seconds until the "
-        "mean is, and stays, within 0.25 exact standard deviations and the standard deviations within a factor 1.25; "
-        "empty unless each problem got there; compilation counts. CUQIpy samples in Laplace's coordinates. DeepXDE "
-        "meets the boundary exactly and has the prior and 1/σ²; of six weights and rates left-out readings chose one, "
-        "which is not counted in its time, and its answer is a point. The trained tapers draw z wider than q, our "
-        "change; as printed: notebook 03.",
+        "Two transport problems of notebook 03, one thread; medians. Samplers and DeepXDE have 150 s, others run to "
+        "their end. *to_accuracy*: seconds until the mean is, and stays, within 0.25 exact standard deviations and the "
+        "standard deviations within a factor 1.25, compilation included; empty unless each problem got there. CUQIpy "
+        "samples in Laplace's coordinates. DeepXDE meets the boundary exactly and has the prior and 1/σ²; left-out "
+        "readings chose one of six weights and rates, which is not counted in its time, and its answer is a point. "
+        "*Uncoupled*: z is drawn wider than q, our change; as printed: notebook 03.",
     ),
     "peers_fields": (
-        "An unknown field by what one would pick instead",
+        "An unknown field with other tools",
         "peers_fields.py",
         "Notebook 08's groundwater problem, one thread. Errors of the means in standard deviations of our own chains, "
         "*chains_…*; *to_accuracy*: seconds until their median is, and stays, at most 0.25; coverage of the true "
@@ -42,7 +42,7 @@ SECTIONS = {
         "peers_fem.py",
         "Elements, or unknowns, per second. DOLFINx compiles its form and makes the matrix's pattern beforehand, not "
         "counted, and so does our *matrix again*; scikit-fem finds the pattern each time, as our *matrix* does, and on "
-        "small meshes is faster: there TensorFlow's calls cost tens of milliseconds.",
+        "small meshes above all is faster: TensorFlow's calls cost tens of milliseconds.",
     ),
     "peers_penalty": (
         "The penalty: a step with its gradient",
@@ -61,7 +61,7 @@ SECTIONS = {
         "scaling.py",
         "One thread, single precision, as CVI trains; the floor is the arithmetic (tanh too) and traffic that a step "
         "cannot do without, at this machine's rates. To 3·10⁶ nodes only the multilevel penalty was taken; a step of "
-        "the exact and the two-level penalty asks for the network at all nodes.",
+        "the exact and the two-level penalty evaluates the network at all nodes.",
     ),
     "core": ("The core", "core.py", "Medians of runs that alternate."),
     "cluster": ("Beyond one process", "cluster.py", "Scheduler and workers started separately, on one machine."),
@@ -143,7 +143,7 @@ def _summary(bars: pd.DataFrame) -> str:
     met = int((bars[fire].verdict == "met").sum())
     verdict = "**met**" if met == fire.sum() else "**missed**"
     lines.append(("Scenarios under fire that lose nothing", "all", f"{met} of {fire.sum()}", verdict))
-    return markdown(pd.DataFrame(lines, columns=["bar", "target", "measured", "verdict"]))
+    return markdown(pd.DataFrame(lines, columns=["what", "target", "measured", "verdict"]))
 
 
 def update() -> None:

@@ -13,7 +13,7 @@ extensions = ["myst_parser", "sphinx.ext.githubpages"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 root_doc = "README"
-include_patterns = ["README.md", "CHANGELOG.md", "docs/*.md", "docs/notebooks/*.md", "figures/*.md", "benchmarks/*.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/notebooks/*.md", "figures/*.md", "benchmarks/*.md"]
 include_patterns += ["data/README.md", "data/jura/README.md"]
 html_theme = "furo"
 html_math_renderer = "mathml"  # a page needs nothing from the network
@@ -46,6 +46,7 @@ figures/README
 benchmarks/README
 data/README
 data/jura/README
+CONTRIBUTING
 CHANGELOG
 ```
 """

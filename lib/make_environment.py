@@ -68,7 +68,7 @@ def find_python():
         answer = path and subprocess.run([path, "-c", question], capture_output=True, text=True)
         if answer and answer.returncode == 0 and OLDEST <= tuple(map(int, answer.stdout.split())) <= NEWEST:
             return path
-    fail("this needs Python 3.11 or 3.12 and found none: install one and have it on the PATH")
+    fail("this needs Python 3.11 or 3.12 and found none: install one and put it on the PATH")
 
 
 def make(python, wanted):

@@ -98,7 +98,7 @@ def test_a_polygon_survives_altitudes_a_part_of_its_own_and_another_unit(file):
 
 
 PLACES = {
-    "outside": ([[0.5, 0.5], [1.5, 0.5]], r"1 of 2 places lie outside .* number 1, at \(1.5, 0.5\): remove them"),
+    "outside": ([[0.5, 0.5], [1.5, 0.5]], r"1 of 2 places lie outside .* \(number 1\) at \(1.5, 0.5\): remove them"),
     "just outside": ([[1.001, 0.5]], "outside the domain"),
     "one number each": ([0.5, 0.5], r"\[k, 2\], a row \(x, y\) each"),
     "not finite": ([[0.5, np.nan]], "finite numbers"),
@@ -192,8 +192,8 @@ def test_the_shapes_of_an_operator_are_checked_while_tracing_only():
 
 NO_EQUATION = {
     "a number": (lambda: pdevae.Diffusion() - 1.0, r"write a number or function f as Source\(f\)"),
-    "a class": (lambda: pdevae.WeakForm(MESH, pdevae.Diffusion), "give a term or a sum of terms"),
-    "for places": (lambda: pdevae.PointwisePenalty(MESH, "u = 0"), "give a term or a sum of terms"),
+    "a class": (lambda: pdevae.WeakForm(MESH, pdevae.Diffusion), "give a term or a sum"),
+    "for places": (lambda: pdevae.PointwisePenalty(MESH, "u = 0"), "give a term or a sum"),
 }
 
 

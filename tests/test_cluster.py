@@ -48,7 +48,7 @@ def test_separate_workers_of_any_setting_give_the_bits_of_a_local_run(capsys, mo
     ("options", "environment", "says"),
     [
         (("--nthreads", "2"), {}, "runs 2 replicates in one process: start it with --nthreads 1 --nworkers 2"),
-        (("--nthreads", "1", "--no-nanny"), {"OMP_NUM_THREADS": "4"}, "another .*OMP_NUM_THREADS.* has no nanny"),
+        (("--nthreads", "1", "--no-nanny"), {"OMP_NUM_THREADS": "4"}, "different .*OMP_NUM_THREADS.* has no nanny"),
     ],
 )
 def test_workers_that_cannot_be_mended_are_refused(options, environment, says):

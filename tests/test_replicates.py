@@ -126,7 +126,7 @@ def test_a_failing_replicate_says_which(project, function):
 
 
 def test_a_worker_with_other_code_refuses():
-    with pytest.raises(UserError, match="another version of the code"):
+    with pytest.raises(UserError, match="a different version of the code"):
         replicates._replicate("toy:arrays", {}, 0, "0123456789abcdef")
 
 

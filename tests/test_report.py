@@ -131,7 +131,9 @@ def test_every_claim_is_there_with_its_verdict(page):
         said = page.text[f"claim-{row.claim_id}"]
         assert all(value in said for value in (row.claim, row.paper_value, row.our_value))
         assert re.search(rf"\b{row.verdict}\s*$", said)
-    counted = re.findall(r"(not reproduced|not testable|reproduced|partly|met|missed)\s+(\d+)", page.text["top"])
+    counted = re.findall(
+        r"(not reproduced|not testable|reproduced|partly|met|missed|reported)\s+(\d+)", page.text["top"]
+    )
     assert {verdict: int(n) for verdict, n in counted} == claims.read(FIGURES).verdict.value_counts().to_dict()
 
 

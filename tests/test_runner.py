@@ -146,9 +146,9 @@ def test_a_reduced_profile_does_not_overwrite_a_fuller_one(project):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--only", "09"], "no notebook '09': there are 01_toy"),
-        (["--profile", "big"], "no profile 'big': there are smoke, quick, paper"),
-        (["-p", "cuont=3"], "no chosen notebook has a parameter 'cuont': there are count"),
+        (["--only", "09"], "no notebook '09': choose from 01_toy"),
+        (["--profile", "big"], "no profile 'big': choose from smoke, quick, paper"),
+        (["-p", "cuont=3"], "no chosen notebook has a parameter 'cuont': choose from count"),
         (["-p", "count=three"], "count='three' has the wrong type: expected something like 3"),
         (["-p", "count=1.5"], "wrong type"),
         (["-p", "count=True"], "wrong type"),

@@ -69,7 +69,8 @@ class Run:
         print(f"{row['verdict']:>14}  {row['claim_id']}: {row['our_value']}")
 
     def bar(self, claim_id: str, claim: str, target, our_value, met: bool, artefact: str):
-        self.claim(claim_id, "bar", claim, target, our_value, "met" if met else "missed", artefact)
+        verdict = "reported" if target == "reported" else "met" if met else "missed"
+        self.claim(claim_id, "bar", claim, target, our_value, verdict, artefact)
 
     def finish(self):
         missing = [name for name in self.declared if name not in self.written]

@@ -27,8 +27,8 @@ A table needs `booktabs`; its file holds the `tabular` (two, one under the other
 \end{figure}
 ```
 
-A wide one fits with `\resizebox{\linewidth}{!}{\input{…}}`. Captions stand in [catalogue.toml](catalogue.toml). Beside
-each artefact lies the CSV it is drawn from: `./run_all.sh --redraw` makes all of them again from these alone.
+A wide one fits with `\resizebox{\linewidth}{!}{\input{…}}`. Captions are in [catalogue.toml](catalogue.toml). Next to
+each artefact is the CSV it is drawn from: `./run_all.sh --redraw` redraws all of them from these alone.
 [claims.csv](claims.csv) has every claim with its verdict, [manifest.json](manifest.json) what it was made with.
 """
 
@@ -85,7 +85,7 @@ def overview() -> str:
     head = [
         "# Figures and tables",
         "",
-        "Written by the runner from `catalogue.toml` and `manifest.json`; `./run_all.sh --report` shows all of it.",
+        "Written by the runner from `catalogue.toml` and `manifest.json`; `./run_all.sh --report` makes a page of it.",
         "",
         "| artefact | in place of the paper's | what it shows | made by |",
         "|---|---|---|---|",

@@ -12,7 +12,7 @@ from pdevae.errors import UserError
 
 COLUMNS = ["claim_id", "source", "claim", "paper_value", "our_value", "verdict", "profile", "artefact", "depends_on"]
 PAPER_VERDICTS = ("reproduced", "partly", "not reproduced", "not testable")
-BAR_VERDICTS = ("met", "missed")
+BAR_VERDICTS = ("met", "missed", "reported")
 _TITLES = {  # by a notebook's number
     "01": "The forward problem",
     "02": "Mini-patches: accuracy of the penalty",
@@ -66,12 +66,14 @@ def text(folder: Path) -> str:
     counts = ", ".join(f"{n} {verdict}" for verdict, n in paper.verdict.value_counts().items())
     parts = [
         "# Claims",
-        f"Of the paper's claims: {counts}. Of our own bars {(bars.verdict == 'met').sum()} of {len(bars)} are met. "
-        "A row is remade by `./run_all.sh --profile paper --only NN`, NN the number of its notebook.",
+        f"Of the paper's claims: {counts}. Of our own targets: {(bars.verdict == 'met').sum()} met, "
+        f"{(bars.verdict == 'missed').sum()} missed; {(bars.verdict == 'reported').sum()} more results have no target.",
+        "To remake a row: `./run_all.sh --profile paper --only NN`, where NN is the number in its heading; "
+        "for a benchmark, the script with the name of its CSV.",
         "## What the paper claims",
         *_sections(paper, notebook, _HEAD.format("the paper says", "its value")),
-        "## What we asked of ourselves",
-        *_sections(bars, notebook, _HEAD.format("bar", "target")),
+        "## Our own targets",
+        *_sections(bars, notebook, _HEAD.format("what", "target")),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -84,7 +86,7 @@ def write_page(folder: Path) -> None:
 def _sections(table: pd.DataFrame, notebook: dict[str, str], head: str):
     key = table.artefact.map(lambda name: notebook.get(name, "benchmarks")[:2])
     for number, rows in table.groupby(key, sort=True):
-        yield f"### {_TITLES.get(str(number), 'Benchmarks')}"
+        yield f"### {number} · {_TITLES[number]}" if number in _TITLES else "### Benchmarks"
         yield "\n".join([head, *(_line(row, notebook) for row in rows.itertuples())])
 
 
@@ -94,6 +96,6 @@ def _line(row, notebook: dict[str, str]) -> str:
         source = f"[{row.artefact}]({row.artefact}.{ending})"
     else:
         source = f"[{row.artefact}](../{row.artefact})"
-    ours = row.our_value + (f". Hangs on: {row.depends_on}" if row.depends_on else "")
+    ours = row.our_value + (f". Depends on: {row.depends_on}" if row.depends_on else "")
     cells = (row.claim, row.paper_value, ours, f"**{row.verdict}**", source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

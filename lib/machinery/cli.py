@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a disk that is full, a folder that is not ours
-        print(f"error: {error}; finished replicates are kept, mend it and run again", file=sys.stderr)
+        print(f"error: {error}; fix this and run again (finished replicates are kept)", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nstopped; finished replicates are kept, run again to go on", file=sys.stderr)
+        print("\nstopped; run again to resume (finished replicates are kept)", file=sys.stderr)
         return 130
 
 
@@ -45,17 +45,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run_all.sh",
         description="Run the notebooks and regenerate every figure and table.",
-        epilog="Finished replicates are kept in build/cache: a run that was stopped goes on where it was.",
+        epilog="Finished replicates are kept in build/cache: repeat the command to resume a stopped run.",
     )
     parser.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
-    parser.add_argument("--only", action="append", default=[], metavar="NN", help="a notebook, by number or name")
+    parser.add_argument("--only", action="append", default=[], metavar="NN", help="a notebook to run; repeatable")
     parser.add_argument("-p", action="append", default=[], metavar="NAME=VALUE", help="set a notebook parameter")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="replicates at a time (default: all cores)")
     parser.add_argument("--scheduler", default="", metavar="ADDRESS", help="an existing Dask cluster, tcp://host:port")
-    parser.add_argument("--fresh", action="store_true", help="compute again what is already in the cache")
+    parser.add_argument("--fresh", action="store_true", help="recompute what is already in the cache")
     parser.add_argument("--overwrite", action="store_true", help="write to figures/ even from a reduced profile")
-    parser.add_argument("--redraw", action="store_true", help="only draw every figure again, from its CSV")
-    parser.add_argument("--report", action="store_true", help="only write build/report/, from what is in figures/")
+    parser.add_argument("--redraw", action="store_true", help="only redraw every figure, from its CSV")
+    parser.add_argument("--report", action="store_true", help="only rewrite build/report/ and docs/notebooks/")
     parser.add_argument("--list", action="store_true", help="show notebooks, parameters and profiles")
     parser.add_argument("--lab", action="store_true", help="open JupyterLab in this environment, on the explorer")
     return parser
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     cores = os.cpu_count() or 1
     if not 0 <= options.jobs <= 4 * cores:
-        raise UserError(f"--jobs {options.jobs}: use 1 to {4 * cores}, a replicate keeps one of {cores} cores busy")
+        raise UserError(f"--jobs {options.jobs}: use 1 to {4 * cores}; each replicate occupies one of {cores} cores")
     if options.list:
         return _list()
     if options.lab:
@@ -156,7 +156,7 @@ def _announce(address: str, jobs: int) -> None:
     """Say where replicates will run; a scheduler that does not answer ends the run here."""
     if not address:
         count = RunSettings(jobs=jobs).worker_count
-        print(f"replicates run on this machine, {count} at a time; a dashboard comes with --scheduler", flush=True)
+        print(f"replicates run on this machine, {count} at a time (for a dashboard use --scheduler)", flush=True)
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
     try:
@@ -204,7 +204,7 @@ def _build_report(figures: Path, failed: dict[str, str]):
 def _report(figures: Path, failed: dict[str, str]) -> int:
     built = _build_report(figures, failed)
     if built.without:
-        print(f"not in the report, since not executed here: {', '.join(built.without)}")
+        print(f"executed notebooks missing from the report: {', '.join(built.without)}")
     print(f"report: {_short(built.page)}")
     if figures == project_root() / "figures" and (project_root() / "docs").exists():
         from machinery import pages

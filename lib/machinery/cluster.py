@@ -69,8 +69,8 @@ def check_worker() -> None:
     wrong = sorted(name for name, value in ENVIRONMENT.items() if os.environ.get(name) != value)
     if wrong:
         raise UserError(
-            f"this worker was started with another {', '.join(wrong)} and has no nanny to correct it: start it without "
-            "--no-nanny, or with " + " ".join(f"{name}={ENVIRONMENT[name]}" for name in wrong)
+            f"this worker was started with a different {', '.join(wrong)} and has no nanny to correct it: start it "
+            "without --no-nanny, or with " + " ".join(f"{name}={ENVIRONMENT[name]}" for name in wrong)
         )
     threads = get_worker().state.nthreads
     if threads != 1:
@@ -126,9 +126,9 @@ def _connect(address: str) -> Client:
 
 def _description(address: str, connected: Client) -> str:
     kinds = list(connected.run(processor).values())
-    workers = f"{len(kinds)} worker{'s' * (len(kinds) != 1)}" if kinds else "no workers yet, it waits for them"
+    workers = f"{len(kinds)} worker{'s' * (len(kinds) != 1)}" if kinds else "no workers yet; waiting for them"
     others = sum(kind != processor() for kind in kinds)
-    note = f"\n{others} of them have another kind of processor than this machine: last bits may differ"
+    note = f"\n{others} of them have a different kind of processor from this machine's: last bits may differ"
     return f"replicates run on {address}: {workers}, dashboard {_dashboard(connected)}" + note * bool(others)
 
 

@@ -36,7 +36,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:
-    return UserError(f"cannot write {path}: {error.strerror or error}; free some space or choose another place")
+    return UserError(f"cannot write {path}: {error.strerror or error}; free disk space or choose another folder")
 
 
 def check_writable(folder: Path) -> None:

@@ -37,7 +37,7 @@ class Parameter:
                 f"parameter {self.name}={_shown(value)} is out of range: expected sizes and counts above zero"
             )
         if not _plain(value):
-            raise UserError(f"parameter {self.name}={_shown(value)} is not made of finite numbers, words and lists")
+            raise UserError(f"parameter {self.name}={_shown(value)} must consist of finite numbers, words and lists")
         return value
 
 
@@ -76,7 +76,7 @@ def select(only: list[str]) -> list[Notebook]:
         match = [book for book in known if wanted in (book.name, book.name.split("_")[0])]
         if not match:
             names = ", ".join(book.name for book in known)
-            raise UserError(f"no notebook {wanted!r}: there are {names}")
+            raise UserError(f"no notebook {wanted!r}: choose from {names}")
         chosen += match
     return [book for book in known if book in chosen] if only else known
 
@@ -85,7 +85,7 @@ def profile(name: str) -> dict[str, dict]:
     """A profile's sections, one per notebook."""
     folder = project_root() / "notebooks" / "profiles"
     if name not in PROFILES:
-        raise UserError(f"no profile {name!r}: there are {', '.join(PROFILES)}")
+        raise UserError(f"no profile {name!r}: choose from {', '.join(PROFILES)}")
     try:
         sections = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -102,7 +102,7 @@ def resolve(chosen: list[Notebook], profile_name: str, overrides: dict[str, obje
     known = sorted({name for book in chosen for name in book.parameters})
     for name in overrides:
         if name not in known:
-            raise UserError(f"no chosen notebook has a parameter {name!r}: there are {', '.join(known)}")
+            raise UserError(f"no chosen notebook has a parameter {name!r}: choose from {', '.join(known)}")
     passed = {}
     for book in chosen:
         section = sections.get(book.name, {})

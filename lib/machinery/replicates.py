@@ -48,7 +48,7 @@ def run(function: Replicate, configs: Iterable[dict], seeds: Iterable[int], alon
     found: dict = {}
     misses: Counter = Counter()
     for number, key in enumerate(tasks):
-        result, why = (None, "asked for afresh") if RunSettings.current().fresh else cache.load(folder, key)
+        result, why = (None, "--fresh") if RunSettings.current().fresh else cache.load(folder, key)
         if result is None:
             misses[why] += 1
         else:
@@ -101,7 +101,7 @@ def _replicate(name: str, config: dict, seed: int, code: str) -> dict[str, np.nd
     """
     function = resolve_name(name)
     if cache.digest(_code(function)) != code:
-        raise UserError("this worker has another version of the code or its libraries: update and restart it")
+        raise UserError("this worker has a different version of the code or its libraries: update and restart it")
     check_worker()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # what it warns of, the notebook's reader cannot change
     return {name: np.asarray(value) for name, value in function(_typed(function, config), seed).items()}

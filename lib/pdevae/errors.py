@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Something the user can mend; its message is one line that says what is wrong and what to do.
+    """An error the user can fix; its message is one line that says what is wrong and what to do.
 
     >>> import pdevae
     >>> pdevae.square(nodes=9, max_edge=0.1)
     Traceback (most recent call last):
-    pdevae.errors.UserError: set the size of the mesh: nodes=… or max_edge=…
+    pdevae.errors.UserError: set the size of the mesh by one of nodes=… and max_edge=…
     """
 
     def __init__(self, message: str):

@@ -1,4 +1,4 @@
-"""Others at work on the same project: a second run, and a worker that has another version of the code."""
+"""Others at work on the same project: a second run, and a worker that has a different version of the code."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def other_code(scratch: Path, count: int, seed: int = 0) -> Tally:
             with outside_cluster(project, changed) as (address, _):
                 code, text = run(project, *ARGUMENTS, "--scheduler", address)
             assert code == 1, text
-            assert "this worker has another version of the code" in clear(code, text), text
+            assert "this worker has a different version of the code" in clear(code, text), text
             assert not entries(project)
             completes(project)
     return tally

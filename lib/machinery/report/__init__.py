@@ -112,7 +112,7 @@ def _replaced(target: Path) -> Iterator[Path]:
                 shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise UserError(
-            f"cannot write {target}: {error.strerror or error}; free some space or choose another place"
+            f"cannot write {target}: {error.strerror or error}; free disk space or choose another folder"
         ) from error
 
 

@@ -17,7 +17,7 @@ from machinery.report.markdown import to_html
 from machinery.settings import RunSettings, project_root
 from pdevae.errors import UserError
 
-VERDICTS = {"The paper’s claims": claims.PAPER_VERDICTS, "Our own bars": claims.BAR_VERDICTS}
+VERDICTS = {"The paper’s claims": claims.PAPER_VERDICTS, "Our own targets": claims.BAR_VERDICTS}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _figure(figures: Path, name: str, said: catalogue.Entry, about: list) -> Art
             size = picture.size
             picture.verify()
         if files["pdf"].read_bytes()[:5] != b"%PDF-":
-            raise ValueError("the PDF is none")
+            raise ValueError("the PDF is not one")
     except (OSError, ValueError, SyntaxError) as error:
         raise UserError(f"{name} in {figures} is damaged ({error}): {_MEND}") from error
     return Artefact(name, said, about, files, size)

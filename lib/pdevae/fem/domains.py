@@ -179,7 +179,7 @@ def region_of(mesh: Mesh) -> PolygonDomain:
 
 def _one_size(nodes, max_edge) -> None:
     if (nodes is None) == (max_edge is None):
-        raise UserError("set the size of the mesh: nodes=… or max_edge=…")
+        raise UserError("set the size of the mesh by one of nodes=… and max_edge=…")
     if not (max_edge if nodes is None else nodes) > 0:
         raise UserError(f"a mesh cannot have nodes={nodes}, max_edge={max_edge}: the size must be positive")
 

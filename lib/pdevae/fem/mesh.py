@@ -30,7 +30,7 @@ class Mesh:
 
     ``points`` [n, 2], ``triangles`` [E, 3]; ``domain`` can mesh the same region again at another size, which is
     how coarse spaces are made. A mesh from elsewhere needs none: its outline is taken from its boundary edges.
-    u is held on the whole boundary, but where it is ``natural``: see :meth:`no_flow`.
+    u is fixed on the whole boundary except where it is ``natural``: see :meth:`no_flow`.
 
     >>> points = [(0, 0), (1, 0), (1, 1), (0, 1), (0.5, 0.5)]
     >>> mesh = Mesh(points, [(0, 1, 4), (1, 2, 4), (2, 3, 4), (3, 0, 4)])
@@ -60,8 +60,7 @@ class Mesh:
             )
         if not self.is_boundary.any():
             raise UserError(
-                "no flow crosses any of the boundary, so u is only known up to a constant: leave some node out of "
-                "no_flow"
+                "the whole boundary is no-flow, so u is known only up to a constant: leave some node out of no_flow"
             )
 
     def no_flow(self, where: Callable[[np.ndarray], np.ndarray]) -> Mesh:

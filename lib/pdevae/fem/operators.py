@@ -204,7 +204,7 @@ def _check(term: Term, part: str, value: Any, wanted: tf.TensorShape, letters: s
 
 def require_equation(equation: Any) -> Term:
     if not isinstance(equation, Term):
-        raise UserError(f"{equation!r} is not an equation: give a term or a sum of terms, as Diffusion() - Source(1.0)")
+        raise UserError(f"{equation!r} is not an equation: give a term or a sum, e.g. Diffusion() - Source(1.0)")
     return equation
 
 

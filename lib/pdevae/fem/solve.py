@@ -55,7 +55,7 @@ class Solver:
     def solve(self, z: Any = None) -> tf.Tensor:
         """u [M, n] at the nodes for each z; differentiable by Lᵀλ = ū, z̄ = −λ·∂r/∂z.
 
-        A z without a solution is an error, but NaN in a graph: a sampler then rejects it and goes on.
+        A z without a solution raises an error; inside a graph it gives NaN, so that a sampler rejects it.
         """
         u = self._differentiable(z)
         if tf.executing_eagerly() and not np.isfinite(u).all():

@@ -69,7 +69,7 @@ def read_at(mesh: Mesh, x: np.ndarray) -> sp.csr_matrix:
     far = outside[distance > slack]
     if len(far):
         raise UserError(
-            f"{len(far)} of {len(x)} places lie outside the domain, the first, number {far[0]}, at ({x[far[0], 0]:g}, "
+            f"{len(far)} of {len(x)} places lie outside the domain, the first (number {far[0]}) at ({x[far[0], 0]:g}, "
             f"{x[far[0], 1]:g}): remove them, or check their order (x, y), projection and unit of length"
         )
     rows = np.repeat(outside, 2)

@@ -25,7 +25,7 @@ class Couplings:
 
     def __init__(self, d: int, features: int, width: int = 64, layers: int = 4, seed: int = 0):
         if d < 2:
-            raise UserError("a flow needs at least two latents: for one, take the Gaussian family")
+            raise UserError("a flow needs at least two latents: with one, use a Gaussian")
         self.d, self.kept = d, d // 2
         rng = np.random.default_rng(seed)
         sizes = (self.kept + features, width, 4 * (d - self.kept))

@@ -34,7 +34,7 @@ _DRAWS = 1000
 
 
 class Encoder:
-    """Trained by :meth:`train`, in so many ``seconds``, for ``noise`` between two numbers.
+    """Made by :meth:`train`, which took ``seconds``; for ``noise`` in the given range.
 
     >>> import pdevae
     >>> decoder = pdevae.Decoder.train(problem.forward, penalty="exact", steps=500, width=16)
@@ -63,7 +63,7 @@ class Encoder:
         width: int = 64,
         seed: int = 0,
     ) -> Encoder:
-        """On ``problems`` with so many ``sensors`` at random places and ``noise`` between two numbers.
+        """On simulated ``problems``: random places, numbers of ``sensors`` and ``noise`` from these ranges.
 
         ``objective``: E KL(q ‖ p(z | y)), the VAE's, or E KL(p(z | y) ‖ q), that of neural posterior estimation, which
         needs draws of z and y alone. ``family``: a full Gaussian, or a normalising flow (with TensorFlow Probability).

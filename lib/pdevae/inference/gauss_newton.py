@@ -20,9 +20,9 @@ _MOST_WEIGHTS = 50_000
 class GaussNewton:
     """For ``fit`` instead of Adam: the loss then gives rows [R] whose squares are to be summed, not a number.
 
-    A step takes the rows of ``blocks`` numbers, from ``blocks`` · step on, and of each of these ``sketch`` random
-    combinations. ``damping`` is λ as a share of the mean of JJᵀ's diagonal. Steps shrink along a cosine to nothing over
-    ``steps``, and are never longer than ``longest``.
+    A step evaluates the rows of ``blocks`` consecutive numbers, from ``blocks`` · step on, and reduces each to
+    ``sketch`` random combinations. ``damping`` is λ as a share of the mean of JJᵀ's diagonal. Steps shrink along a
+    cosine to nothing over ``steps``, and are never longer than ``longest``.
 
     >>> import pdevae
     >>> x, w = np.linspace(-1, 1, 50, dtype=np.float32), tf.Variable([0.1, 0.1, 0.1])

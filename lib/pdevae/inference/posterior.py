@@ -91,7 +91,7 @@ class Posterior:
         seen = getattr(self.problem.latents.seen(tf.constant(self.draws)), name)
         if callable(seen):
             if x is None:
-                raise UserError(f"{name} is a function of place: ask for it at some, as posterior.{name}(mesh.points)")
+                raise UserError(f"{name} is a function of place: give places, e.g. posterior.{name}(mesh.points)")
             return seen(tf.constant(np.atleast_2d(np.asarray(x, float)))).numpy()
         return seen.numpy().reshape(len(self.draws), -1)
 

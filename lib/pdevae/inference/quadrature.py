@@ -24,7 +24,7 @@ _TOO_FAR = "the posterior is too far from Gaussian for a grid: use NUTS, more se
 
 
 def exact(problem: InverseProblem, seed: int = 0, draws: int = 1000, tolerance: float = 5e-3) -> Posterior:
-    """Quadrature over z, d ≤ 3, until half the spacing moves mean and sd by at most ``tolerance`` standard deviations.
+    """Quadrature over z, d ≤ 3, until halving the spacing moves mean and sd by at most ``tolerance`` sd.
 
     The error that is left is far smaller: that of a sum over a grid falls faster than any power of the spacing.
 

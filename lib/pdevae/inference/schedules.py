@@ -13,7 +13,7 @@ Schedule = Callable[[int | tf.Tensor], tf.Tensor]
 
 @dataclass(frozen=True)
 class Constant:
-    """The same ε throughout: small, it sticks in a bad optimum; large, it biases the posterior.
+    """The same ε throughout: if small, training sticks in a bad optimum; if large, it biases the posterior.
 
     >>> float(Constant(0.1)(5))
     0.1

@@ -45,7 +45,7 @@ class SolvedCVI:
     """``penalty``: a name, or a function from mesh and equation to a penalty with the problem's boundary in it.
 
     ``eps`` is the annealing, as shares of the load's norm; ``degree`` of the polynomials in z, by default 2 or, where
-    that would be too many, 1. ``sampled``: the penalty's patches are drawn once, ``n_patches`` of them, else all serve.
+    that would be too many, 1. ``sampled``: ``n_patches`` of the penalty's patches, drawn once; otherwise all are used.
 
     >>> SolvedCVI(units=32)(problem).a().mean.round(1).tolist()
     [2.0]

@@ -21,8 +21,8 @@ from pdevae.streams import Stream, random
 class GaussianVI:
     """argmin KL(q ‖ p(z | y)) over Gaussians of a family, by reparameterised gradients in Laplace's coordinates.
 
-    The minimum is about as steep in all directions there, so gradients are taken as they are, only large ones cut: by
-    Adam with an epsilon of 1. A rate that few samples of a long z bear is the default.
+    There the objective is about equally steep in all directions, so gradients are used unscaled and only large ones
+    clipped: Adam with an epsilon of 1. The default rate is lower where z is long and samples are few.
 
     >>> GaussianVI(steps=50)(problem).a().mean.round(1).tolist()
     [2.0]
@@ -58,8 +58,8 @@ class GaussianVI:
 class FlowVI:
     """argmin KL(q ‖ p(z | y)) over normalising flows around the best Gaussian: for posteriors with skew or long tails.
 
-    Standard normal numbers pass ``layers`` of couplings, then the Gaussian, moved and turned anew, then for each latent
-    of its own a bend that gives it skew and other tails. At first it is the Gaussian.
+    Standard normal draws pass through ``layers`` couplings and an affine map, then for each latent a transform that
+    gives it skew and other tails. Training starts from the Gaussian.
 
     >>> import pdevae
     >>> latents = pdevae.Latents(tau=pdevae.Normal(2))

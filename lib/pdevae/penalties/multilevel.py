@@ -1,7 +1,7 @@
 """Multilevel mini-patches: patches on every mesh of a hierarchy, an exact solve only on the coarsest.
 
-A step costs the same on 10³ nodes as on 10⁶, and the penalty stays equivalent to rᵀA⁻¹r. The residual at a
-coarse hat is Πᵀr, a sum over all fine nodes under it; it is estimated from a few of them, drawn in proportion to
+From about 10⁴ nodes on, a step costs the same on any mesh, and the penalty stays equivalent to rᵀA⁻¹r. The residual at
+a coarse hat is Πᵀr, a sum over all fine nodes under it; it is estimated from a few of them, drawn in proportion to
 the hat's value there. Two independent draws a, b make the quadratic term r_aᵀ B r_b unbiased.
 """
 

@@ -125,9 +125,12 @@ def _scenery(ax: Axes, table: pd.DataFrame, rivers: bool = True) -> None:
 
 
 def _wells(ax: Axes, table: pd.DataFrame) -> None:
-    for kind, style in {"training": {"fc": "w", "marker": "o"}, "new": {"fc": "k", "marker": "^"}}.items():
+    for kind, style in {
+        "training": {"fc": "w", "ec": "k", "marker": "o"},
+        "new": {"fc": "k", "ec": "w", "marker": "^"},
+    }.items():
         some = table[table.kind == kind]
-        ax.scatter(some.x, some.y, s=7, ec="k", lw=0.4, label=f"{kind} wells", zorder=3, **style)
+        ax.scatter(some.x, some.y, s=9, lw=0.4, label=f"{kind} wells", zorder=3, **style)
 
 
 def _decorations(ax: Axes) -> None:

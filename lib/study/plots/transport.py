@@ -124,7 +124,7 @@ def fig_posterior_quality(table: pd.DataFrame) -> Figure:
             ax.set(xscale="log", yscale="log", ylabel=name, title=f"{domain}, {_KINDS[kind]}")
             ax.yaxis.set_minor_formatter(NullFormatter())
             if measure == "sd_ratio":
-                ax.set_yticks([0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0])
+                ax.set_yticks([0.1, 0.2, 0.5, 1.0, 2.0, 5.0])
                 ax.yaxis.set_major_formatter(ScalarFormatter())
                 low, high = ax.get_ylim()
                 ax.set_ylim(min(low, 0.75), max(high, 1.33))

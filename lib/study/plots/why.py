@@ -32,7 +32,7 @@ def fig_why(table: pd.DataFrame) -> Figure:
     b.axhline(0, color="k", lw=0.6)
     b.set(xscale="log", xlabel="training steps", ylabel="penalty / load's", title="(b) the taper, trained on and on")
     b.set_yscale("symlog", linthresh=1e-6)
-    b.set_ylim(bottom=min(-1e-6, 2 * b.dataLim.y0))
+    b.set_ylim(min(-1e-6, 2 * b.dataLim.y0), 3 * b.dataLim.y1)
     b.legend(frameon=False, fontsize=7)
     variants = table[table.measure == "variant"]
     names = list(variants.variant.unique())
