@@ -1,6 +1,7 @@
 """A cluster of separate processes: its workers' own settings do not reach the results; job files are well-formed."""
 
 import contextlib
+import gc
 import importlib.util
 import os
 import shutil
@@ -12,6 +13,7 @@ import dask
 import pandas as pd
 import pytest
 import yaml
+from distributed import Client
 
 import toy
 from machinery import cli, cluster, replicates
@@ -93,6 +95,14 @@ def test_a_cluster_over_tls_serves_whoever_has_a_certificate_and_nobody_else(tmp
                 cluster.open_cluster(address)
             with pytest.raises(UserError, match="no Dask scheduler answers"):
                 cluster.open_cluster(address.replace("tls://", "tcp://"))
+
+
+def test_without_certificates_no_client_is_made():
+    """Half made, it would wait for a lock of Dask's as it is deleted, under which the next client may be starting."""
+    with pytest.raises(UserError, match="needs certificates"):
+        cluster.open_cluster("tls://127.0.0.1:9")
+    gc.collect()
+    assert not [one for one in gc.get_objects() if type(one) is Client and one.status == "connecting"]
 
 
 def test_a_local_run_says_that_it_is_one(capsys):

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 
 import dask
 import numpy as np
-from distributed import Client, LocalCluster, Nanny, get_worker
+from distributed import Client, LocalCluster, Nanny, Security, get_worker
 from distributed.diagnostics.plugin import NannyPlugin
 
 from machinery.settings import RunSettings
@@ -95,12 +95,13 @@ class SameEnvironment(NannyPlugin):
 
 def open_cluster(address: str) -> Client:
     """A client of an existing cluster, the workers made ready."""
-    try:
-        connected = Client(address, timeout=10)
-    except TypeError as error:  # what Dask says where it has no certificate
+    # Asked first: a client without certificates fails half made, and its deletion can block the next one for ever.
+    if address.startswith("tls://") and not Security().get_connection_args("client")["ssl_context"]:
         raise UserError(
             f"{address} needs certificates: source the environment that benchmarks/cluster/certificates.sh made"
-        ) from error
+        )
+    try:
+        connected = Client(address, timeout=10)
     except (OSError, TimeoutError, ValueError) as error:
         raise UserError(f"no Dask scheduler answers at {address}: start one, or leave --scheduler out") from error
     try:
