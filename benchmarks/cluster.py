@@ -33,7 +33,7 @@ from study.transport import experiment as transport
 TESTS = common.HERE.parent / "tests"
 WORKERS = 4  # of the cluster whose results are compared
 
-STEP = dict(eps=0.003, rate=0.005, width=24, samples=2, tests=64)  # as notebook 03 chose
+STEP = dict(eps=0.003, rate=0.005, width=24, samples=2, tests=64)
 TRANSPORT = dict(domain="star", a=1.0, sensors=40, noise=0.3) | STEP
 JURA = dict(metal="Co", sets="corrected", split="cv", members=2, log=True, mesh_nodes=80, checkpoints=[10])
 VAE_DT = dict(mechanism_name="DT", composite=True, beta=0.01, eps=0.1, prior_sd=0.3, penalty="exact")

@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/peers.py                  # all, about an hour and a half on an idle machine
     .venv/bin/python benchmarks/peers.py --sizes 1000 --seeds 1 --budget 60
+    .venv/bin/python benchmarks/peers.py --only "CVI,"    # methods whose names begin so; the others' rows stay
 
 Installs CUQIpy and DeepXDE into build/peers (versions in benchmarks/peers/*.txt), runs every method one after the other
 with one thread, each run saved as it ends (build/peers/runs), writes benchmarks/peers.csv and peers.png and the bars.
@@ -40,9 +41,9 @@ from study.transport.problem import forward_on
 
 BUILD = common.HERE.parent / "build" / "peers"
 MEAN, RATIO = 0.25, 1.25
-# Notebook 03 chose this size of a step too, but ε 0.001 for the hard taper and a rate of 0.01 for multilevel.
 STEP = {"eps": 0.003, "rate": 0.005, "width": 24, "samples": 2, "tests": 64}
 SETTING = {"domain": "star", "a": 1.0, "sensors": 40, "noise": 0.3, "steps": 10_000} | STEP
+CHOSEN = {"trained-multilevel": {"rate": 0.01}, "trained-hard-32": {"eps": 0.001}}  # notebook 03, star, 2,000 nodes on
 OURS = {
     "SolvedCVI, two-level (ours)": "solved-two-level",
     "SolvedCVI, exact penalty (ours)": "solved-exact",
@@ -146,7 +147,8 @@ def _method(name: str, problem: pdevae.InverseProblem, budget: float):
     method = OURS[name]
     if not isinstance(method, str):
         return method
-    return method_of(Setting(**SETTING, nodes=problem.mesh.n_nodes, method=method, budget=budget))
+    setting = SETTING | CHOSEN.get(method, {})
+    return method_of(Setting(**setting, nodes=problem.mesh.n_nodes, method=method, budget=budget))
 
 
 def by_ours(name: str, problem: pdevae.InverseProblem, truth: Exact, seed: int, budget: float) -> dict:
@@ -276,17 +278,24 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 4000, 10_000, 100_000])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--budget", type=float, default=150.0, help="seconds that a run may take")
+    parser.add_argument("--only", default="", help="methods whose names begin so; the rows of the others stay")
     options = parser.parse_args()
     common.one_thread()
-    for peer, _ in PEERS.values():
-        install(peer)
-    todo = [(name, seed) for name in [*OURS, *PEERS] for seed in range(options.seeds)]
+    if not (names := [name for name in [*OURS, *PEERS] if name.startswith(options.only)]):
+        parser.error(f"no method's name begins with {options.only}: {', '.join([*OURS, *PEERS])}")
+    for name in set(names) & set(PEERS):
+        install(PEERS[name][0])
+    todo = [(name, seed) for name in names for seed in range(options.seeds)]
     with tqdm(total=len(todo) * len(options.sizes), desc="runs") as progress:
         rows = [row for name, seed in todo for row in all_sizes(name, options.sizes, seed, options.budget, progress)]
     table = pd.DataFrame(rows)
     shown = ["method", "nodes", "seed", "setup", "seconds", "to_accuracy", "mean_error", "sd_factor", "ess_per_second"]
     print(table[[*shown, "status"]].to_string(index=False, float_format="%.3g"))
     if max(options.sizes) >= 4000:
+        if options.only:
+            kept = pd.read_csv(common.HERE / "peers.csv")
+            table = pd.concat([table, kept[~kept.method.isin(names)]])
+            table = table.sort_values("method", key=lambda names: names.map([*OURS, *PEERS].index), kind="stable")
         common.save(table, "peers")
         draw(pd.read_csv(common.HERE / "peers.csv"))
         bars(table)
