@@ -60,7 +60,7 @@ def fig_your_own_unknowns(table: pd.DataFrame) -> Figure:
     truth, colours = table[table.method == "truth"].iloc[0], dict(zip(_METHODS, sns.color_palette("colorblind")))
     for name, colour in colours.items():
         some = table[table.method == name]
-        a.plot(some.tau_1, some.tau_2, ".", ms=2.5, alpha=0.4, color=colour, label=name)
+        a.plot(some.tau_1, some.tau_2, ".", ms=2.5, alpha=0.4, color=colour)
         sns.kdeplot(some.k, ax=b, color=colour, label=name)
         c.barh(name, some.seconds.iloc[0], color=colour)
     a.plot(truth.tau_1, truth.tau_2, "k*", ms=9, label="truth")
@@ -69,7 +69,6 @@ def fig_your_own_unknowns(table: pd.DataFrame) -> Figure:
     b.set(xlabel="k in 1/day", ylabel="density", title="(b) Decay rate")
     c.set(xlabel="seconds", title="(c) Time", xscale="log")
     plain_ticks(c.xaxis)
-    for handle in a.legend(frameon=False, fontsize=7).legend_handles:
-        handle.set(markersize=6, alpha=1)
+    a.legend(frameon=False, fontsize=7, loc="upper right")
     b.legend(frameon=False, fontsize=7)
     return figure
