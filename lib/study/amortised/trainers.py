@@ -25,6 +25,7 @@ _FIXED = 64  # z that L-BFGS sees
 _UNITS = 1000  # random features
 _RATE = 5e-3
 _FRESH = 64  # draws that judge
+_MOST = 1.1  # of the time that a trainer has
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,16 @@ def _gauss_newton(network: Network, config: Trainer, seed: int):
 
 
 def _for_seconds(network: Network, make: Callable[[int], Descent], pilot: int, seconds: float):
-    """As many steps as there is time for, told by a few of them."""
+    """As many steps as there is time for, told by what fits into a tenth of it."""
     start = [np.array(v) for v in network.variables]
     trial = make(pilot)
     trial.compile()
-    begun = time.perf_counter()
-    trial.run(pilot)
-    steps = max(int(pilot * seconds / (time.perf_counter() - begun)), 1)
+    begun, done, used = time.perf_counter(), 0, 0.0
+    while used < seconds / 10:
+        trial.begin_again(start)
+        trial.run(pilot)
+        done, used = done + pilot, time.perf_counter() - begun
+    steps = max(int(done * seconds / used), 1)
     descent = make(steps)
     descent.begin_again(start)
     descent.compile()
@@ -198,15 +202,18 @@ def _features(forward: Forward, config: Trainer, seed: int):
 
 
 def _branch(forward: Forward, config: Trainer, seed: int):
-    """Decoder.train, its steps by what two short runs take."""
+    """Decoder.train, its steps by what two short runs take; fewer where that took too long."""
     train = lambda steps: Decoder.train(forward, "exact", steps, width=config.width, seed=seed)  # noqa: E731
-    few, many = (max(int(per_second * config.seconds), 20) for per_second in (500 / 30, 3500 / 30))
-    short, longer = train(few).seconds, train(many).seconds
-    each = max(longer - short, 1e-3) / (many - few)
-    steps = max(int((config.seconds - short) / each) + few, few)
-    decoder = train(steps)
+    few, last = (max(int(per_second * config.seconds), 20) for per_second in (500 / 30, 3500 / 30))
+    least, used = train(few).seconds, train(last).seconds
+    for _ in range(4):
+        each = max(used - least, 1e-3) / (last - few)
+        last = max(int((config.seconds - least) / each) + few, few + 1)
+        decoder = train(last)
+        if (used := decoder.seconds) < _MOST * config.seconds or last == few + 1:
+            break
     base, at_nodes = decoder.reader(forward.mesh.points)
-    return (lambda z: base + decoder.branch(tf.constant(z)).numpy() @ at_nodes.T), decoder.seconds, steps
+    return (lambda z: base + decoder.branch(tf.constant(z)).numpy() @ at_nodes.T), used, last
 
 
 def _solutions(forward: Forward, config: Trainer, seed: int):
