@@ -150,7 +150,7 @@ def test_max_edge_controls_the_mesh():
         (lambda: pdevae.polygon([(0, 0), (1, 1), (1, 0), (0, 1)], max_edge=0.1), "not simple"),
         (lambda: pdevae.polygon([(0, 0), (1, 1)], max_edge=0.1), "three finite corners"),
         (lambda: pdevae.polygon([(0, 0), (1, np.nan), (0, 1)], max_edge=0.1), "three finite corners"),
-        (lambda: pdevae.square(), "nodes=… or max_edge=…"),
+        (lambda: pdevae.square(), "nodes=… and max_edge=…"),
         (lambda: pdevae.square(nodes=-3), "must be positive"),
         (lambda: pdevae.square(nodes=4), "none of them interior"),
         (lambda: pdevae.star(nodes=100, depth=2.0), "[0, 1)"),
