@@ -290,7 +290,7 @@ def main() -> None:
         rows = [row for name, seed in todo for row in all_sizes(name, options.sizes, seed, options.budget, progress)]
     table = pd.DataFrame(rows)
     shown = ["method", "nodes", "seed", "setup", "seconds", "to_accuracy", "mean_error", "sd_factor", "ess_per_second"]
-    print(table[[*shown, "status"]].to_string(index=False, float_format="%.3g"))
+    print(table.reindex(columns=[*shown, "status"]).to_string(index=False, float_format="%.3g"))
     if max(options.sizes) >= 4000:
         if options.only:
             kept = pd.read_csv(common.HERE / "peers.csv")
