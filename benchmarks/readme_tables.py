@@ -36,7 +36,7 @@ _METHODS = [  # names, what it does, needs, use it, its row in peers.csv
     ),
     (
         "`CVI`",
-        "the paper's: decoder and Gaussian q trained together, the equation as a penalty",
+        "the paper's, corrected: decoder and Gaussian q trained together, the equation as a penalty",
         "no solve (`around=Laplace()`: a few)",
         "when u cannot be solved for",
         "CVI, multilevel, trained (ours)",
@@ -98,7 +98,7 @@ _PENALTIES = [  # name, what it is, cost of a step, method of fig_time_compar, o
 def methods() -> str:
     middle = over_problems(pd.read_csv(HERE / "peers.csv")).xs(_NODES, level="nodes")
     rows = [(name, what, needs, _said(middle.loc[key]), use) for name, what, needs, use, key in _METHODS]
-    amortised = ("`Decoder`, `Encoder`", "trained once for all z of the prior", "no readings, no solve")
+    amortised = ("`Decoder`, `Encoder`", "trained once for all z of the prior", "to train: no readings, no solve")
     rows.insert(-1, (*amortised, _amortised(), "for many sets of readings"))
     return markdown(pd.DataFrame(rows, columns=["method", "what it does", "needs", "time, error", "use it"]))
 

@@ -480,7 +480,7 @@ def test_a_wrong_problem_is_refused_in_one_line_when_it_is_made(change, words):
         (lambda: exact(linear(20)), "quadrature over 20 unknowns"),
         (lambda: CVI(penalty="fast", steps=1)(problem("vector")), "unknown penalty"),
         (lambda: CVI(around=Laplace(), serves="prior"), "leave out around"),
-        (lambda: CVI(penalty="hard", steps=20, trainer=pdevae.GaussNewton)(problem("vector")), "needs a norm"),
+        (lambda: CVI(penalty="hard", steps=20, trainer=pdevae.GaussNewton)(problem("vector")), "a sum of squares"),
         (lambda: CVI(around=Laplace(), family="low-rank", steps=1)(problem("vector")), 'use family="full"'),
         (lambda: CVI(decoder=lambda x, z: x, steps=1)(problem("vector")), "trainable_variables"),
     ],

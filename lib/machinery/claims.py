@@ -25,6 +25,10 @@ _TITLES = {  # by a notebook's number
     "09": "Train once, answer any readings",
     "10": "Choices the paper does not state",
 }
+_LETTERS = (
+    "N: nodes; P: patches a step; Q, as in CVI_Q: test nodes of a patch; hard taper: the paper's; sd: standard "
+    "deviation; sd ratio: q's over the reference's; k̂: Pareto shape of q's importance weights (good below 0.7)."
+)
 _HEAD = "| {} | {} | we found | verdict | shown in |\n|---|---|---|---|---|"
 
 
@@ -70,6 +74,7 @@ def text(folder: Path) -> str:
         f"{(bars.verdict == 'missed').sum()} missed; {(bars.verdict == 'reported').sum()} more results have no target.",
         "To remake a row: `./run_all.sh --profile paper --only NN`, where NN is the number in its heading; "
         "for a benchmark, the script with the name of its CSV.",
+        _LETTERS,
         "## What the paper claims",
         *_sections(paper, notebook, _HEAD.format("the paper says", "its value")),
         "## Our own targets",

@@ -121,7 +121,7 @@ def _verdicts(record: dict) -> list[str]:
     if mine.empty:
         return []
     rows = [f"| {_plain(row.claim)} | {_plain(row.our_value)} | **{row.verdict}** |" for row in mine.itertuples()]
-    return ["## Verdicts", "\n".join(["| claim or bar | found | |", "|---|---|---|", *rows])]
+    return ["## Verdicts", "\n".join(["| claim or target | found | |", "|---|---|---|", *rows])]
 
 
 def _plain(text: str) -> str:

@@ -18,7 +18,7 @@ def values(mu: Field, x: tf.Tensor, z: Any) -> tf.Tensor:
     if shape.rank is not None and (shape.rank != 2 or None not in (n, shape[1]) and shape[1] != n):
         raise UserError(
             f"mu returned values of shape {shape_text(shape)} at {n} places: it must return [M, {n}], a row per z "
-            "(for one sample u[None]; a Keras model is wrapped by pdevae.keras_field)"
+            "(for one sample return u[None]; wrap a Keras model in pdevae.keras_field)"
         )
     return u
 

@@ -4,7 +4,7 @@ F_ε = E_q[−log p(y | μ)] + KL(q ‖ p) + E[‖L[z]μ − f‖²] / 2ε²   (
 
 ``serves`` says for which z the last expectation is taken:
 
-- ``"q"``: as printed. Its gradient reaches q and narrows it: the fewer z a decoder must serve, the easier it obeys;
+- ``"q"``: as printed. Its gradient reaches q and distorts it: the fewer z a decoder must serve, the easier it obeys;
 - ``"wider"``: the constraint is meant for *every* z (eq:fem_constrained), so the penalty trains the decoder alone, on
   z drawn ``spread`` times as wide as q;
 - ``"prior"``: the decoder first, without readings, on z drawn ``spread`` times as wide as the prior; q afterwards.

@@ -132,7 +132,10 @@ class Decoder:
     def evidence(self, sensors: np.ndarray, readings: np.ndarray, noise: float | np.ndarray) -> Evidence:
         sensors, readings = np.asarray(sensors, float), np.asarray(readings, float)
         if readings.ndim != 2 or sensors.shape[-2:] != (readings.shape[1], 2):
-            raise UserError(f"readings {readings.shape} must be [sets, sensors], for sensors {sensors.shape}")
+            raise UserError(
+                f"readings have shape {readings.shape} for sensors {sensors.shape}: give readings [sets, S] and "
+                "sensors [S, 2] or [sets, S, 2]"
+            )
         base, phi = self.reader(sensors.reshape(-1, 2))
         base, phi = base.reshape(sensors.shape[:-1]), phi.reshape(*sensors.shape[:-1], -1)
         return Evidence.of(base, phi, readings, np.broadcast_to(noise, readings.shape))

@@ -77,7 +77,10 @@ class GaussNewton:
             with tf.GradientTape() as tape:
                 r = tf.cast(rows(k), kind)
                 if r.shape.rank != 1:
-                    raise UserError(f"Gauss–Newton needs rows [R] of the loss, not {r.shape}: give them unsummed")
+                    raise UserError(
+                        f"Gauss–Newton needs the residuals [R] whose squares sum to the loss, not {r.shape}: return "
+                        "them unsummed"
+                    )
                 if r.shape[0] is None or r.shape[0] > self.sketch:
                     shape = [self.sketch, tf.size(r)]
                     S = tf.random.stateless_normal(shape, tf.stack([k, int(Stream.SKETCH)]), dtype=r.dtype)

@@ -33,7 +33,10 @@ def exact(problem: InverseProblem, seed: int = 0, draws: int = 1000, tolerance: 
     """
     d = problem.size
     if d > _MOST:
-        raise UserError(f"quadrature over {d} unknowns would need {20.0**d:.0g} solves: use NUTS, or at most {_MOST}")
+        raise UserError(
+            f"quadrature over {d} unknowns would need {20.0**d:.0g} solves: use NUTS; quadrature takes at most "
+            f"{_MOST} unknowns"
+        )
     begun = time.perf_counter()
     m, H = Laplace().mode(problem)
     C = np.linalg.inv(np.linalg.cholesky(H)).T

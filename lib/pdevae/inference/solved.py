@@ -106,7 +106,7 @@ class SolvedCVI:
         for degree in (2, 1) if self.degree is None else (self.degree,):
             if self.units * Polynomials(d, degree).count <= _MOST_UNKNOWNS:
                 return degree
-        raise UserError(f"{self.units} units are too many for {d} unknowns: use fewer, or CVI, which descends")
+        raise UserError(f"{self.units} units are too many for {d} unknowns: use fewer, or CVI")
 
 
 class Objective:

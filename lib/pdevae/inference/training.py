@@ -198,7 +198,8 @@ class Training:
         rows, other = self.penalty.pair(self.mu, self._seen(z), self._key(number))
         if rows is not other:
             raise UserError(
-                f'Gauss–Newton needs a norm, which {type(self.penalty).__name__} is not: use penalty="two-level"'
+                f"Gauss–Newton needs a penalty that is a sum of squares, which {type(self.penalty).__name__} is not: "
+                'use penalty="two-level"'
             )
         return tf.cast(rows[0], tf.float32) / tf.cast(self.schedule(0), tf.float32)
 

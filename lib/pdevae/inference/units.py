@@ -111,7 +111,7 @@ class Pairs:
         rows = graph(lambda: self.penalty.pair(fields, self.latents.seen(zero), (0, int(Stream.PATCHES)))[0])
         none, one, other, both = rows().numpy()
         if not np.allclose(both, one + other - none, atol=1e-4 * np.abs(both).max()):
-            raise UserError("the equation is not linear in u, so its penalty cannot be solved: use CVI, which descends")
+            raise UserError("SolvedCVI needs an equation that is linear in u: use CVI")
 
 
 class Rows:

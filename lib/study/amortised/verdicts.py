@@ -92,7 +92,7 @@ def posterior_bars(table: pd.DataFrame, draws: int) -> Iterator[tuple]:
             f"amortised_{name}_calibration",
             f"{name}: simulation-based calibration, least p of both components over regions and meshes",
             "> 0.01",
-            f"{min(p.values()):.3f} of {len(p)}",
+            f"{min(p.values()):.3f}, the least of {len(p)}",
             min(p.values()) > 0.01,
             _POSTERIORS,
         )
@@ -150,7 +150,8 @@ def cost_bars(training: pd.DataFrame, cost: pd.DataFrame, drags: pd.DataFrame) -
         ratio, even = row.laplace / row.encoder, break_even(row, "laplace")
         yield (
             f"amortised_laplace_{nodes}",
-            f"Against Laplace at N = {nodes:,}: how much faster a problem is, and after how many training is paid back",
+            f"Against Laplace at N = {nodes:,}: times faster per problem, and problems after which "
+            "training decoder and encoder is paid back",
             f"≥ {faster} times, ≤ {most} problems",
             f"{ratio:,.0f} times ({row.laplace / row.encoder_batched:,.0f} in batches), {even:,.0f} problems",
             bool(ratio >= faster and even <= most),
@@ -186,7 +187,7 @@ def trainer_bar(table: pd.DataFrame) -> Iterator[tuple]:
         said = [f"{r:.1f} ({_named(*key)}{_late(one.loc[key]) if late[key] else ''})" for key, r in ratio.items()]
         yield (
             claim_id,
-            f"{method}: how many times lower the field's error than with a plain network by Adam in the same time",
+            f"{method}: how many times lower the field's error is than with a plain network by Adam in the same time",
             "≥ 5",
             ", ".join(said),
             bool((ratio[~late] >= 5).all()),
@@ -209,8 +210,8 @@ def design_bar(table: pd.DataFrame) -> Iterator[tuple]:
     ours, others = layouts[layouts.chosen > 0].gain.mean(), layouts[layouts.chosen == 0].gain
     yield (
         "next_sensor",
-        "Expected information of a sensor by the encoder, off the same by exact posteriors, in nats; and of the layout "
-        "it chooses, beside random ones",
+        "Expected information of a sensor, in nats: largest difference between encoder and exact posteriors; and that "
+        "of the layout the encoder chooses, beside random ones",
         "≤ 0.1; above all of them",
         f"{off:.3f} at {len(checked)} places; {ours:.2f} beside {others.mean():.2f} (best of {len(others)}: "
         f"{others.max():.2f})",

@@ -72,8 +72,8 @@ def of_scores(table: pd.DataFrame, chosen: dict[str, str]) -> Iterator[tuple]:
     both = [name for name in ("GP-D", "GP-DT") if f"{name}, on the core" in mae["new"]]
     yield (
         "aquifer_core",
-        "Altitude: GP-D and GP-DT as an InverseProblem solved by CVI, against the program that trains all replicates "
-        "at once (MAE)",
+        "Altitude: GP-D and GP-DT as an InverseProblem solved by CVI, against our code that trains all replicates "
+        "together (MAE)",
         "reported",
         "; ".join(
             f"{name}, {SUBSETS[s]}: {mae[s][f'{name}, on the core']:.3f} against {mae[s][name]:.3f}"
@@ -87,8 +87,8 @@ def of_scores(table: pd.DataFrame, chosen: dict[str, str]) -> Iterator[tuple]:
     around = [name for name in nlpd.index if f"{name}, Laplace" in nlpd]
     yield (
         "aquifer_posterior",
-        "Altitude, new wells: the model on the mesh over Laplace's q of coefficients and scales instead of at their "
-        "mode, nlpd and coverage of 90% intervals, beside GP-DT's",
+        "Altitude, new wells: the model on the mesh, averaged over Laplace's q of coefficients and scales against "
+        "taken at their mode, nlpd and coverage of 90% intervals, beside GP-DT's",
         "reported",
         "; ".join(
             f"{name}: {nlpd[f'{name}, Laplace']:.2f}, {covered[f'{name}, Laplace']:.0%} against {nlpd[name]:.2f}, "

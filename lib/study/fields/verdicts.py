@@ -91,7 +91,7 @@ def benchmark_bars(table: pd.DataFrame, published: pd.DataFrame | None) -> Itera
             claim_id,
             f"{name} on the benchmark: of 64 means of ln θ, how many within {_NEAR} sd of the chains'",
             "≥ 58" if name == "FlowVI" else "≥ 58 (asked of the flow)",
-            f"{row.near} of 64, worst {row.worst:.2f}; sd ratios {row['least ratio']:.2f} to "
+            f"{int(row.near)} of 64, worst {row.worst:.2f}; sd ratios {row['least ratio']:.2f} to "
             f"{row['largest ratio']:.2f}; {row.seconds:.0f} s",
             bool(row.near >= 58),
             _TABLE,

@@ -122,7 +122,7 @@ def bars(table: pd.DataFrame) -> Iterator[tuple]:
         one = summary.loc[f"solved-{name}"]
         yield (
             f"posterior_{name}",
-            f"{name} penalty, last layer solved: the same",
+            f"{name} penalty, last layer solved: error of the mean in exact sd; sd ratio",
             "≤ 0.25; 0.8 to 1.25",
             f"≤ {one.mean_error.max():.3f}; {one.sd_ratio.min():.3f} to {one.sd_ratio.max():.3f}",
             bool(holds(summary, f"solved-{name}").all()),

@@ -99,7 +99,8 @@ def bars(runs, hmc, large, sizes, dense_sizes, solved_sizes) -> Iterator[tuple]:
     ahead = {n: to_r_hat[n] / ours[n] for n in [n for n in sizes if n >= 4000] or sizes[-1:]}
     yield (
         "two_level_before_sparse_hmc",
-        "Two-level CVI to its accuracy, set-up included, against sparse HMC to R-hat < 1.01 (times faster), N ≥ 4,000",
+        "SolvedCVI, two-level, to its accuracy, set-up included, against sparse HMC to R-hat < 1.01 (times "
+        "faster), N ≥ 4,000",
         "> 1",
         ", ".join(f"{ratio:.0f} at {n:,} ({ours[n]:.1f} s against {to_r_hat[n]:.0f} s)" for n, ratio in ahead.items()),
         min(ahead.values()) > 1,
@@ -108,7 +109,7 @@ def bars(runs, hmc, large, sizes, dense_sizes, solved_sizes) -> Iterator[tuple]:
     largest = max({*dense_sizes} & {*sizes})
     yield (
         "two_level_before_dense_hmc",
-        "The same against dense HMC (times faster, its time projected where over budget), N ≥ 2,000",
+        "SolvedCVI, two-level, against dense HMC (times faster, its time projected where over budget), N ≥ 2,000",
         "≥ 10",
         f"{seconds.loc['hmc-dense', largest] / ours[largest]:.0f} at {largest:,}",
         bool(seconds.loc["hmc-dense", largest] / ours[largest] >= 10),
@@ -117,8 +118,8 @@ def bars(runs, hmc, large, sizes, dense_sizes, solved_sizes) -> Iterator[tuple]:
     slope = comparison.exponent(large, "solved-two-level")
     yield (
         "two_level_exponent",
-        f"Exponent in N of the run-time of two-level CVI, set-up included, {solved_sizes[0]:,} to {solved_sizes[-1]:,} "
-        "nodes",
+        f"Exponent in N of the run-time of SolvedCVI, two-level, set-up included, {solved_sizes[0]:,} to "
+        f"{solved_sizes[-1]:,} nodes",
         "< 0.15",
         f"{slope:.3f} ({ours[solved_sizes[0]]:.1f} s to {ours[solved_sizes[-1]]:.1f} s)",
         slope < 0.15,
