@@ -22,7 +22,7 @@ _METHODS = {
 _PEERS = {
     "encoder": (_C[2], "decoder and encoder (ours)"),
     "laplace": (_C[5], "Laplace"),
-    "solved": (_C[0], "solved CVI"),
+    "solved": ("saddlebrown", "solved CVI"),
     "hmc": ("0.5", "HMC"),
 }
 
@@ -44,25 +44,26 @@ def fig_amortised(table: pd.DataFrame) -> Figure:
         below.set_xticks(middles, names)
         below.tick_params(length=0)
         below.spines["bottom"].set_visible(False)
+        ax.set_yscale("log")
+        plain_ticks(ax.yaxis)
         if line:
             ax.axhline(line, color="k", lw=0.8)
-        else:
-            ax.set_yscale("log")
-            plain_ticks(ax.yaxis)
     axes["off"].set_title("(a) Error of the mean, 5%, median, 95%")
     axes["ratio"].set_title("(b) Standard deviations")
     for place, name in enumerate(names):
         part = table[table.problem == name]
-        for shift, (method, one) in enumerate(part.groupby("method")):
+        used = [method for method in _METHODS if method in set(part.method)]
+        for shift, method in enumerate(used):
+            one = part[part.method == method]
             lost = (one.score - one.best_score).dropna()
-            at = place + 0.14 * (shift - 1.5)
+            at = place + 0.14 * (shift - (len(used) - 1) / 2)
             axes["score"].errorbar(
                 at, lost.mean(), lost.std() / np.sqrt(len(lost)), fmt="o", ms=4, color=_METHODS[method][0]
             )
     axes["score"].set(xticks=range(len(names)), ylabel="nats", title="(c) −log q(truth), over the exact posterior's")
     axes["score"].set_xticklabels(names)
     axes["score"].set_yscale("symlog", linthresh=0.01)
-    axes["score"].set_ylim(bottom=min(-0.003, axes["score"].dataLim.y0))
+    axes["score"].set_ylim(min(-0.003, axes["score"].dataLim.y0), 2 * axes["score"].dataLim.y1)
     axes["score"].axhline(0, color="k", lw=0.8)
     transport = table[table.problem == "transport"]
     for letter, key in zip("de", ("rank_1", "rank_2")):
@@ -98,9 +99,10 @@ def _nodes(count: int) -> str:
 
 
 def _ranges(ax, place: int, part: pd.DataFrame, key: str) -> None:
-    for shift, method in enumerate(m for m in _METHODS if m in set(part.method)):
+    used = [method for method in _METHODS if method in set(part.method)]
+    for shift, method in enumerate(used):
         low, middle, high = part[part.method == method][key].quantile([0.05, 0.5, 0.95])
-        at, colour = place + 0.16 * (shift - 1.5), _METHODS[method][0]
+        at, colour = place + 0.16 * (shift - (len(used) - 1) / 2), _METHODS[method][0]
         ax.plot([at, at], [low, high], color=colour, lw=1.2)
         ax.plot(at, middle, "o", color=colour, ms=4)
 
@@ -150,12 +152,12 @@ def fig_amortised_cost(table: pd.DataFrame) -> Figure:
     axes[f"even {shown[0]}"].legend(frameon=False, fontsize=7, loc="upper left")
     ax = axes["each"]
     columns = {
-        "encoder_batched": ("encoder, in batches", "^"),
-        "encoder": ("encoder", "o"),
-        "condition": ("condition", "s"),
+        "encoder_batched": ("encoder, in batches", "^", _C[2]),
+        "encoder": ("encoder", "o", _C[2]),
+        "condition": ("conditioned", "s", _C[0]),
     }
-    for name, (label, marker) in columns.items():
-        ax.plot(cost.index, 1e3 * cost[name], marker=marker, color=_C[2], ms=4, label=label)
+    for name, (label, marker, colour) in columns.items():
+        ax.plot(cost.index, 1e3 * cost[name], marker=marker, color=colour, ms=4, label=label)
     for name, (colour, label) in list(_PEERS.items())[1:]:
         ax.plot(cost.index, 1e3 * cost[name], "o-", color=colour, ms=4, label=label)
     ax.set(
@@ -171,7 +173,8 @@ def fig_amortised_cost(table: pd.DataFrame) -> Figure:
 
 
 def fig_next_sensor(table: pd.DataFrame) -> Figure:
-    """What one more reading is expected to tell of τ, map by map, the sensors that stand and the best next one."""
+    """What all readings together are expected to tell of τ if one more is taken here, map by map; circles: the sensors
+    that stand, star: the best next one."""
     steps = [step for step in sorted(table.step.unique()) if step >= 0]
     figure, (row,) = panels(1, len(steps) + 1, 2.5 * (len(steps) + 1), 3.0)
     stand = table[(table.step >= 0) & (table.chosen > 0)].sort_values("step")
@@ -180,9 +183,10 @@ def fig_next_sensor(table: pd.DataFrame) -> Figure:
         triangles = _without_long(Triangulation(part.x, part.y))
         drawn = ax.tricontourf(triangles, part.gain, 14, cmap="viridis")
         before, now = stand[stand.step < step], stand[stand.step == step]
-        ax.plot(before.x, before.y, "o", color="w", mec="k", ms=5)
-        ax.plot(now.x, now.y, "*", color="#d62728", mec="w", ms=12)
-        ax.set_title(f"({'abcdefgh'[number]}) {'another sensor' if number else 'the first sensor'}")
+        ax.plot(now.x, now.y, "*", color="#d62728", mec="w", ms=12, label="best next sensor")
+        ax.plot(before.x, before.y, "o", mfc="none", mec="w", mew=2.6, ms=7)
+        ax.plot(before.x, before.y, "o", mfc="none", mec="k", mew=1.2, ms=7, label="sensors that stand")
+        ax.set_title(f"({'abcdefgh'[number]}) sensor {number + 1}")
         bare(ax)
         scale_below(ax, drawn, "nats")
     layouts, ax = table[table.step < 0], row[-1]
@@ -195,6 +199,7 @@ def fig_next_sensor(table: pd.DataFrame) -> Figure:
     ax.set_title(f"({'abcdefgh'[len(steps)]}) Whole layouts")
     ax.set_ylim(top=1.35 * ax.get_ylim()[1])
     ax.legend(frameon=False, fontsize=7, loc="upper left")
+    figure.legend(*row[len(steps) - 1].get_legend_handles_labels(), loc="outside lower left", ncols=2, frameon=False)
     return figure
 
 

@@ -17,7 +17,7 @@ MODELS = {  # colour, line
     "GP 5/2 + linear": ("0.5", "-"),
     "GP 3/2 + linear": ("0.5", "--"),
     "GP 3/2 + base level": ("0.5", ":"),
-    "deep GP": (_C[7], "-"),
+    "deep GP": (_C[5], "-"),
     "GP-D": (_C[0], "--"),
     "GP-DT": (_C[0], "-"),
     "network, no PDE": (_C[1], "-"),
@@ -56,9 +56,10 @@ def fig_aquifer_residuals(table: pd.DataFrame) -> Figure:
 
 def fig_aquifer_distance(table: pd.DataFrame) -> Figure:
     """Error at new wells against the distance to the nearest training well."""
-    responses = list(table.response.unique())
+    responses = [response for response in table.response.unique() if response != "depth by head"]  # errors of the head
     figure, (row,) = panels(1, len(responses), 4.2 * len(responses), 3.4, sharey=True)
-    for ax, (response, part) in zip(row, table.groupby("response", sort=False)):
+    for ax, response in zip(row, responses):
+        part = table[table.response == response]
         for model, mine in part.sort_values("km").groupby("model", sort=False):
             colour, line = MODELS[model]
             ax.plot(mine.km, mine.mae_feet, color=colour, ls=line, marker=".", label=model)
@@ -93,12 +94,13 @@ def fig_aquifer_mesh(table: pd.DataFrame) -> Figure:
     figure, (row,) = panels(1, 2, 8.0, 3.2)
     for k, (split, part) in enumerate(table.groupby("split", sort=False)):
         label = {"full": "all test wells", "near": "beyond 60 km"}[split]
+        finest = part.loc[part.nodes.idxmax(), "mae"]
         for how, some in part.groupby("how", sort=False):
             style = {"color": _C[k], "marker": "o" if how == "fitted" else "s", "ls": "-" if how == "fitted" else "--"}
-            row[0].plot(some.nodes, some.mae, label=f"{label}, {how}", **style)
+            row[0].plot(some.nodes, some.mae / finest, label=f"{label}, {how}", **style)
             row[1].plot(some.nodes, some.from_finest, **style)
-    row[0].set(ylabel="MAE of the altitude, standardised", yscale="log")
-    plain_ticks(row[0].yaxis)
+    row[0].set(ylabel="MAE of the head / that on the finest mesh")
+    row[0].set_ylim(top=row[0].get_ylim()[1] + 0.4 * np.ptp(row[0].get_ylim()))
     row[1].set(ylabel="difference to the finest mesh\nat test wells, ft (rms)")
     row[0].legend(frameon=False, fontsize=7)
     for ax in row:
@@ -124,4 +126,4 @@ def fig_aquifer_twin(table: pd.DataFrame) -> Figure:
     row[0].axhspan(0.80, 0.97, color="0.9", zorder=0)
     row[0].set(xlabel="", ylabel="share inside the 90% interval of q", ylim=(-0.03, 1.03))
     row[0].legend(frameon=False, fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-    return marked(figure, table)
+    return figure

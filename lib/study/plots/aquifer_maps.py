@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.tri import LinearTriInterpolator
 
 from study.plots.style import marked, outline, panels, scale_below, triangulation
@@ -22,8 +23,11 @@ def fig_aquifer(table: pd.DataFrame) -> Figure:
     for ax, (column, title) in zip(row, titles.items()):
         mesh, at = _map(ax, table, column, "depth to water, ft", "viridis_r", limits)
         lines = ax.tricontour(mesh, at.land, levels=np.arange(2500, 9000, 500), colors="0.25", linewidths=0.4)
-        ax.clabel(lines, fontsize=5, fmt="%d")
+        for label in ax.clabel(lines, fontsize=6, fmt="%d"):
+            label.set_path_effects([withStroke(linewidth=1.5, foreground="w")])
         _scenery(ax, table)
+        ax.use_sticky_edges = False
+        ax.margins(0.02)
         ax.set_title(f"{title}; grey: land surface, ft")
     _decorations(row[0])
     _legend(figure, row[0])
@@ -39,7 +43,7 @@ def fig_aquifer_add_figures(table: pd.DataFrame) -> Figure:
     _scenery(row[0], table, rivers=False)
     row[0].set_title(f"wells and mesh ({len(nodes):,} nodes)")
     _decorations(row[0])
-    limit = np.abs(nodes.source_mean).max()
+    limit = np.abs(nodes.source_mean).quantile(0.98)
     _map(row[1], table, "source_mean", "mean source E[f], sd of head per (100 km)²", "RdBu", (-limit, limit))
     row[1].set_title("mean source of GP-DT")
     limits = nodes.a.quantile([0.01, 0.99])
@@ -61,16 +65,18 @@ def fig_aquifer_comparison(table: pd.DataFrame) -> Figure:
     levels = np.arange(2500, 6500, 100)
     for ax, column in zip(row, titles):
         lines = ax.tricontour(mesh, nodes[column], levels=levels, colors="w", linewidths=0.4)
-        ax.clabel(lines, levels[::5], fontsize=5, fmt="%d")
+        ax.clabel(lines, levels[::5], fontsize=6, fmt="%d")
+        ax.use_sticky_edges = False
+        ax.margins(0.02)
     return marked(figure, table)
 
 
 def fig_aquifer_uncertainty(table: pd.DataFrame) -> Figure:
     """Width of the 90% predictive interval of the head."""
     nodes = table[table.kind == "node"]
-    limits = (0, np.quantile(nodes[["width", "width_gp"]], 0.98))
-    titles = {"width_gp": "GP, Matérn 5/2", "width": "FEM (ours)"}
-    figure, _ = _pair(table, titles, "width of the 90% interval of the altitude, ft", "magma", limits)
+    limits = np.quantile(nodes[["width", "width_gp"]], [0.01, 0.98])
+    titles = {"width_gp": "GP, Matérn 5/2", "width": "model on the mesh (ours)"}
+    figure, _ = _pair(table, titles, "width of the 90% interval of the altitude, ft", "magma", limits, LogNorm)
     return marked(figure, table)
 
 
@@ -84,24 +90,28 @@ def fig_aquifer_flow(table: pd.DataFrame) -> Figure:
     where = np.stack(np.meshgrid(np.arange(20, 320, 12.0), np.arange(90, 325, 12.0)), axis=-1).reshape(-1, 2)
     u, v = (LinearTriInterpolator(mesh, at[name])(*where.T) for name in ("flow_x", "flow_y"))
     size = np.hypot(u, v)
-    style = {"scale_units": "xy", "angles": "xy", "width": 0.003, "color": "w", "scale": 1 / 10}
+    style = {"scale_units": "xy", "angles": "xy", "width": 0.003, "color": "k", "scale": 1 / 10}
     root = np.sqrt(size / np.nanquantile(size.filled(np.nan), 0.9))
     row[0].quiver(*where.T, u / size * root, v / size * root, **style)
     outline(row[0], mesh)
     _scenery(row[0], table)
     _decorations(row[0])
+    _legend(figure, row[0])
     row[0].set_title("flow −a∇u; the known flow is to the south-west")
     return marked(figure, table)
 
 
-def _pair(table: pd.DataFrame, titles: dict[str, str], label: str, cmap: str, limits) -> tuple[Figure, np.ndarray]:
+def _pair(
+    table: pd.DataFrame, titles: dict[str, str], label: str, cmap: str, limits, norm=plt.Normalize
+) -> tuple[Figure, np.ndarray]:
     """Two columns on one colour scale, with the wells."""
     figure, (row,) = panels(1, 2, 10.5, 5.0)
     for ax, (column, title) in zip(row, titles.items()):
-        _map(ax, table, column, label, cmap, limits)
+        _map(ax, table, column, label, cmap, limits, norm)
         _wells(ax, table)
         ax.set_title(title)
     _decorations(row[0])
+    _legend(figure, row[0])
     return figure, row
 
 

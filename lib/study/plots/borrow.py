@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from study.plots.style import mosaic, outline, panels, plain_ticks, scale_below, triangulation
@@ -18,9 +19,9 @@ def fig_your_own_problem(table: pd.DataFrame) -> Figure:
     figure, axes = mosaic([["u", *_METHODS], ["truth", *(f"sd {name}" for name in _METHODS)]], 11.2, 4.6)
     mesh, nodes = triangulation(table)
     readings = table[table.kind == "reading"]
-    drawn = axes["u"].tripcolor(mesh, nodes.u, shading="gouraud", rasterized=True)
-    limits = {"vmin": nodes.u.min(), "vmax": nodes.u.max()}
-    axes["u"].scatter(readings.x, readings.y, c=readings.u, s=14, edgecolor="w", lw=0.5, **limits)
+    style = {"norm": LogNorm(nodes.u.min(), nodes.u.max()), "cmap": "viridis"}
+    drawn = axes["u"].tripcolor(mesh, nodes.u, shading="gouraud", rasterized=True, **style)
+    axes["u"].scatter(readings.x, readings.y, c=readings.u, s=14, edgecolor="w", lw=0.5, **style)
     _map(axes["u"], mesh, drawn, "$u$ in g/m³", f"True field, {len(readings)} readings\n")
     _scale_bar(axes["u"], mesh)
     means = ["truth", *(f"mean_{name}" for name in _METHODS)]
@@ -60,14 +61,18 @@ def fig_your_own_unknowns(table: pd.DataFrame) -> Figure:
     truth, colours = table[table.method == "truth"].iloc[0], dict(zip(_METHODS, sns.color_palette("colorblind")))
     for name, colour in colours.items():
         some = table[table.method == name]
-        a.plot(some.tau_1, some.tau_2, ".", ms=2.5, alpha=0.4, color=colour)
+        a.plot(some.tau_1, some.tau_2, ".", ms=1.5, alpha=0.15, color=colour)
+        sns.kdeplot(x=some.tau_1, y=some.tau_2, levels=[0.1, 0.5], ax=a, color=colour, linewidths=1.2)
         sns.kdeplot(some.k, ax=b, color=colour, label=name)
-        c.barh(name, some.seconds.iloc[0], color=colour)
+        c.plot(some.seconds.iloc[0], name, "o", color=colour)
+        c.annotate(f"{some.seconds.iloc[0]:.0f} s", (some.seconds.iloc[0], name), (6, 6), textcoords="offset points")
     a.plot(truth.tau_1, truth.tau_2, "k*", ms=9, label="truth")
     b.axvline(truth.k, color="k", lw=1, label="truth")
-    a.set(xlabel="τ₁ in km/day", ylabel="τ₂ in km/day", title="(a) Current: draws")
+    a.set(xlabel="τ₁ in km/day", ylabel="τ₂ in km/day", title="(a) Current: draws; 50% and 90%")
     b.set(xlabel="k in 1/day", ylabel="density", title="(b) Decay rate")
     c.set(xlabel="seconds", title="(c) Time", xscale="log")
+    c.invert_yaxis()
+    c.margins(x=0.2, y=0.2)
     plain_ticks(c.xaxis)
     a.legend(frameon=False, fontsize=7, loc="upper right")
     b.legend(frameon=False, fontsize=7)

@@ -48,7 +48,7 @@ def _graph(ax: Axes, part: pd.DataFrame) -> None:
         style = {"arrowstyle": "-|>", "color": "0.35", "lw": 0.9}
         ax.annotate("", (b.x, b.y), (a.x, a.y), arrowprops=style | ends)
         if arrow["label"]:
-            ax.text((a.x + b.x) / 2, (a.y + b.y) / 2 + 0.06, arrow["label"], fontsize=6, ha="center", va="bottom")
+            ax.text((a.x + b.x) / 2, (a.y + b.y) / 2 + 0.12, arrow["label"], fontsize=6, ha="center", va="bottom")
     ax.set_axis_off()
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from study.plots.style import bare, field, mosaic, plain_ticks, scale_below, triangulation
 from study.plots.tables import Table, bold
@@ -55,9 +56,10 @@ def fig_benchmark(table: pd.DataFrame) -> Figure:
                 ax.plot(x, normal, color=_METHODS[method][0], lw=1.4, label=method)
         ax.axvline(truth[k], color="k", lw=0.8, ls="--", label="truth")
         ax.set(xlabel="ln θ", yticks=[], title=f"({letter}) Square {k:.0f}")
+        axes["truth"].add_patch(Rectangle((k % _SIDE / _SIDE, k // _SIDE / _SIDE), *2 * [1 / _SIDE], fc="none", ec="k"))
     first = axes[f"cell {shown[0]:.0f}"]
-    first.set_ylim(top=1.4 * first.get_ylim()[1])
-    first.legend(frameon=False, fontsize=7, ncols=2)
+    first.set_ylim(top=1.8 * first.get_ylim()[1])
+    first.legend(frameon=True, framealpha=1, edgecolor="w", fontsize=7, ncols=2, loc="upper center")
     others = cells[~cells.method.str.startswith("HMC")]
     for place, (method, (colour, marker)) in enumerate(_METHODS.items()):
         one = others[others.method == method].set_index("cell")
@@ -70,7 +72,7 @@ def fig_benchmark(table: pd.DataFrame) -> Figure:
         axes["time"].plot(2 * [one.seconds.iloc[0]], off.quantile([0.05, 0.95]), color=colour, lw=1)
     axes["off"].axhline(_NEAR, color="k", lw=0.8, ls=":")
     used = [method for method in _METHODS if method in set(others.method)]
-    axes["off"].set(ylabel="|mean − chains'| / sd", title="(d) 64 means of ln θ", yscale="log", ylim=(3e-3, 3))
+    axes["off"].set(ylabel="|mean − chains'| / sd", title="(d) 64 means of ln θ", yscale="log")
     axes["off"].set_xticks([list(_METHODS).index(method) for method in used])
     axes["off"].set_xticklabels([method.replace(", ", "\n") for method in used], fontsize=6)
     plain_ticks(axes["off"].yaxis)
@@ -80,7 +82,8 @@ def fig_benchmark(table: pd.DataFrame) -> Figure:
     axes["time"].set_xticks([1, 10, 100, 1000, 10000], ["1", "10", "100", "1,000", "10,000"])
     axes["time"].set_xlim(1, 10000)
     plain_ticks(axes["time"].yaxis)
-    axes["time"].legend(frameon=False, fontsize=6)
+    axes["time"].set_ylim(top=40 * axes["time"].get_ylim()[1])
+    axes["time"].legend(frameon=False, fontsize=6, loc="upper right")
     return figure
 
 
@@ -115,9 +118,9 @@ def fig_groundwater(table: pd.DataFrame) -> Figure:
     wells = table[table.kind == "well"]
     for key, label, title, cmap in (
         ("truth", "g = log conductivity", "(a) Truth", "viridis"),
-        ("mean", "g", "(b) Posterior mean, wells", "viridis"),
-        ("sd", "sd of g", "(c) Posterior sd", "magma"),
-        ("head", "head u", "(d) Head; the river in blue", "cividis"),
+        ("mean", "g", "(b) Posterior mean (Laplace), wells", "viridis"),
+        ("sd", "sd of g", "(c) Posterior sd (Laplace)", "magma"),
+        ("head", "head u", "(d) Head at the posterior mean", "cividis"),
     ):
         shared = nodes[["truth", "mean"]].to_numpy() if key in ("truth", "mean") else nodes[key].to_numpy()
         field(axes[key], mesh, nodes[key], label, cmap, vmin=shared.min(), vmax=shared.max())

@@ -39,7 +39,7 @@ def fig_pde_as_smoothers(table: pd.DataFrame) -> Figure:
     d.set_title(f"(d) {len(sensors)} sensors")
     _posterior(e, table[table.kind == "posterior"], truth)
     for share, one in table[table.kind == "cvi contour"].groupby("share"):
-        label = r"the same of CVI's $q(\tau)$ (two-level)" if share == 0.5 else None
+        label = r"50% and 95% of CVI's $q(\tau)$ (two-level)" if share == 0.5 else None
         e.plot(one.x, one.y, color="tab:orange", lw=1.4, ls="--", label=label)
     e.set_title(r"(e) Posterior of $\tau$, exact and by CVI")
     e.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), frameon=False, fontsize=6.5)

@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, NullLocator
 
-from study.plots.style import bare, panels, plain_ticks
+from study.plots.style import bare, ends, panels, plain_ticks
 
 _C = sns.color_palette("colorblind")
 MODELS = {  # colour, line
@@ -72,11 +72,12 @@ def fig_jura_maps(table: pd.DataFrame) -> Figure:
         for kind, marker in marks.items():
             some = there[there.kind == kind]
             style = {"c": some.value, "norm": norm, "cmap": "viridis", "ec": "k", "lw": 0.25}
-            column[0].scatter(some.x, some.y, s=8, marker=marker, **style)
+            column[0].scatter(some.x, some.y, s=8, marker=marker, label=f"{kind} sites", **style)
         column[0].set_title(f"{metal}: median, sites observed")
         _cells(column[1], part, part.q95 - part.q05, "mg/kg", "magma", LogNorm())
         column[1].scatter(there.x, there.y, s=1, c="w", alpha=0.6, lw=0)
         column[1].set_title(f"{metal}: width of the 90% interval")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -94,8 +95,8 @@ def fig_jura_coefficients(table: pd.DataFrame) -> Figure:
         )
         length = np.hypot(part.tau_x, part.tau_y).mean()
         column[0].set_title(f"{metal}: log a, τ (mean |τ| {length:.3f})")
-        _cells(column[1], part, part.log_a_sd, "sd of log a between seeds", "magma", None)
-        column[1].set_title(f"{metal}: sd of τ between seeds {part.tau_sd.mean():.3f}")
+        _cells(column[1], part, part.log_a_sd, "sd of log a", "magma", None)
+        column[1].set_title(f"{metal}: sd between seeds (of τ: {part.tau_sd.mean():.3f})")
     return figure
 
 
@@ -105,8 +106,8 @@ def fig_jura_errors(table: pd.DataFrame) -> Figure:
     for column, (metal, part) in zip(axes.T, table.groupby("metal", sort=False)):
         for model, one in part.groupby("model", sort=False):
             column[0].scatter(one.observed, one["median"], s=9, color=MODELS[model][0], alpha=0.6, lw=0, label=model)
-        ends = [part.observed.min(), part.observed.max()]
-        column[0].plot(ends, ends, "k", lw=0.8)
+        span = [part.observed.min(), part.observed.max()]
+        column[0].plot(span, span, "k", lw=0.8)
         column[0].set(xscale="log", yscale="log", title=metal, xlabel="observed, mg/kg")
         for axis in (column[0].xaxis, column[0].yaxis):
             plain_ticks(axis)
@@ -115,7 +116,7 @@ def fig_jura_errors(table: pd.DataFrame) -> Figure:
         limit = np.quantile(np.abs(error), 0.95)
         style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "ec": "0.3", "lw": 0.3}
         drawn = column[1].scatter(best.x, best.y, c=error, s=8 + 40 * np.abs(error) / np.abs(error).max(), **style)
-        figure.colorbar(drawn, ax=column[1], label="mg/kg", shrink=0.7)
+        figure.colorbar(drawn, ax=column[1], label="mg/kg", shrink=0.7, extend=ends(drawn))
         column[1].set_title(f"error of {best.model.iloc[0]}")
         bare(column[1])
     axes[0, 0].set_ylabel("predicted median, mg/kg")
@@ -131,7 +132,7 @@ def fig_jura_resplits(table: pd.DataFrame) -> Figure:
         sns.boxplot(part, x="gain", y="pair", ax=ax, color="0.9", fliersize=0, linewidth=0.8)
         sns.stripplot(part, x="gain", y="pair", ax=ax, size=2.5, color=_C[0], alpha=0.7)
         ax.axvline(0, color="k", lw=0.8)
-        ax.set(title=metal, xlabel="difference of MAE, %", ylabel="")
+        ax.set(title=metal, xlabel="difference of MAE, %\n(below 0: better)", ylabel="")
     return figure
 
 
@@ -140,7 +141,7 @@ def _cells(ax: Axes, part: pd.DataFrame, values, label: str, cmap: str, norm) ->
     image = np.full((len(ys), len(xs)), np.nan)
     image[np.searchsorted(ys, part.y.round(3)), np.searchsorted(xs, part.x.round(3))] = values
     drawn = ax.pcolormesh(xs, ys, image, cmap=cmap, norm=norm, shading="nearest", rasterized=True)
-    scale = ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.75)
+    scale = ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.75, extend=ends(drawn))
     if isinstance(norm, LogNorm):
         plain_ticks(scale.ax.yaxis)
     left, bottom = xs.max() - 1, ys.min()

@@ -76,7 +76,10 @@ def fig_mp_exper(table: pd.DataFrame) -> Figure:
             )
         _errors(row[2], part[part.eps == part.eps.max()], "error_relative")
         row[2].set(
-            ylabel="error / $R$, unbiased ($N/P$)", title="corrected normalisation", yscale="log", ylim=(1e-3, 10)
+            ylabel="error / $R$, unbiased ($N/P$)",
+            title=f"{name}, corrected, $\\epsilon={part.eps.max():g}$",
+            yscale="log",
+            ylim=(1e-3, 10),
         )
     _coverage(axes[0, 3], table)
     axes[1, 3].set_axis_off()
@@ -117,8 +120,10 @@ def fig_penalty_quality(table: pd.DataFrame) -> Figure:
         noise = table[(table.method == method) & (table.measure == "noise")]
         noise_mesh = int(noise.interior.max())
         noise = noise[noise.interior == noise_mesh].groupby("patches").noise.mean()
-        c.plot(noise.index, noise, label=label, **style)
-    a.axhline(0, color="k", lw=0.6)
+        ring = {"ms": 8, "mfc": "none"} if method == "hard" else {}  # Wendland's lies upon it
+        c.plot(noise.index, noise, label=label, **style | ring)
+    for level in (0, 1):
+        a.axhline(level, color="k", lw=0.6)
     a.set(
         xscale="log",
         yscale="symlog",

@@ -14,10 +14,10 @@ from matplotlib.tri import Triangulation
 
 _COLOURS = sns.color_palette("colorblind")
 METHODS = {  # colour, marker, label
-    "hard": (_COLOURS[3], "s", "hard taper (the paper's)"),
-    "wendland": (_COLOURS[1], "D", "Wendland taper"),
-    "two-level": (_COLOURS[0], "o", "two-level (ours)"),
-    "multilevel": (_COLOURS[2], "^", "multilevel (ours)"),
+    "hard": (_COLOURS[1], "s", "hard taper (the paper's)"),
+    "wendland": (_COLOURS[6], "D", "Wendland taper"),
+    "two-level": (_COLOURS[9], "o", "two-level (ours)"),
+    "multilevel": (_COLOURS[0], "^", "multilevel (ours)"),
 }
 
 
@@ -53,7 +53,7 @@ def field(ax: Axes, mesh: Triangulation, values, label: str, cmap: str = "viridi
 def scale_below(ax: Axes, drawn, label: str) -> None:
     """A slim colour scale under a map."""
     place = ax.inset_axes([0.1, -0.06, 0.8, 0.04])
-    bar = ax.figure.colorbar(drawn, cax=place, orientation="horizontal", label=label)
+    bar = ax.figure.colorbar(drawn, cax=place, orientation="horizontal", label=label, extend=ends(drawn))
     bar.outline.set_visible(False)
     if isinstance(drawn.norm, LogNorm):
         plain_ticks(bar.ax.xaxis)
@@ -61,6 +61,13 @@ def scale_below(ax: Axes, drawn, label: str) -> None:
         bar.locator = MaxNLocator(4)
         bar.update_ticks()
     bar.ax.tick_params(labelsize=7, length=2)
+
+
+def ends(drawn) -> str:
+    """Which ends of the colour scale are pointed, since values lie beyond them."""
+    values = np.ma.masked_invalid(drawn.get_array()).compressed()
+    below, above = values.min() < drawn.norm.vmin, values.max() > drawn.norm.vmax
+    return {(False, False): "neither", (True, False): "min", (False, True): "max"}.get((below, above), "both")
 
 
 def outline(ax: Axes, mesh: Triangulation) -> None:

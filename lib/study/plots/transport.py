@@ -17,24 +17,26 @@ METHODS = {  # colour, marker, line, label
     "hmc-dense": ("0.35", "P", "-", "HMC, dense solve (the paper's)"),
     "hmc-sparse": ("0.55", "X", "-", "HMC, sparse adjoint"),
     "laplace": (_C[5], "*", "-", "Laplace, Gauss–Newton"),
-    "trained-overwritten-32": ("0.6", "4", "-", "as printed, boundary overwritten"),
+    "trained-overwritten-32": ("saddlebrown", "4", "-", "as printed, boundary overwritten"),
     "trained-printed-32": (_REDS[2], "v", "-", "CVI$_{32}$ as printed"),
     "trained-printed-64": (_REDS[3], "<", "-", "CVI$_{64}$ as printed"),
     "trained-printed-128": (_REDS[4], "^", "-", "CVI$_{128}$ as printed"),
-    "trained-coupled-32": (_C[8], "h", "-", "$N/P$"),
-    "trained-hard-32": (_C[1], "d", "-", "$N/P$, uncoupled"),
+    "trained-coupled-32": (_C[8], "h", "-", "hard taper, $N/P$"),
+    "trained-hard-32": (_C[1], "d", "-", "hard taper, $N/P$, uncoupled"),
     "trained-wendland-32": (_C[6], "D", "-", "Wendland taper"),
     "trained-exact": (_C[2], "s", "-", "exact penalty (ours)"),
     "trained-two-level": (_C[9], "o", "-", "two-level (ours)"),
     "trained-multilevel": (_C[0], "o", "-", "multilevel (ours)"),
     "trained-prior": (_C[4], "H", "-", "multilevel, decoder first (ours)"),
-    "trained-pointwise": (_C[7], "p", "-", "point-wise, boundary met"),
+    "trained-pointwise": ("teal", "p", "-", "point-wise, boundary met"),
     "trained-pointwise-soft": (_C[3], "P", "-", "point-wise, boundary asked for"),
-    "solved-hard": (_REDS[2], "v", "--", "hard taper, solved"),
     "solved-exact": (_C[2], "s", "--", "exact penalty, solved (ours)"),
-    "solved-two-level": (_C[0], "o", "--", "two-level, solved (ours)"),
+    "solved-two-level": (_C[9], "o", "--", "two-level, solved (ours)"),
+    "solved-hard": (_C[1], "v", "--", "hard taper, solved"),
 }
 _REFERENCES = ("quadrature", "hmc-sparse", "laplace")
+_MOST_MAE = 1.3  # over the exact posterior's: more is an arrow
+_BARS, _ARROW = {"capsize": 2, "elinewidth": 0.8}, {"marker": r"$\uparrow$", "ms": 8}
 _KINDS = {"trained": "trained by descent", "solved": "last layer solved"}
 
 
@@ -55,20 +57,28 @@ def _of_kind(kind: str) -> list[str]:
 
 
 def fig_accuracy_exper(table: pd.DataFrame) -> Figure:
-    """Validation error of posterior draws of the field against N, over HMC's where it ran, else over the exact
-    posterior's: mean and standard error over replicates; trained methods above, solved ones below."""
+    """Validation error of posterior draws of the field against N, over that of the exact posterior on the same problem:
+    mean and standard error over replicates; trained methods above, solved ones below; arrows: out of the picture."""
+    same = ["domain", "interior", "seed"]
+    exact = table[table.method == "quadrature"].set_index(same).mae
+    table = table.assign(mae=table.mae / exact.reindex(pd.MultiIndex.from_frame(table[same])).to_numpy())
     domains = list(table.domain.unique())
     figure, axes = panels(2, len(domains), 7.6, 6.2, sharex=True, sharey="row")
     for row, (kind, title) in zip(axes, _KINDS.items()):
         for ax, domain in zip(row, domains):
             part = table[table.domain == domain]
-            for method in _of_kind(kind):
-                one = part[part.method == method].groupby("interior").mae  # a gap where no replicate has a posterior
-                if len(one):
-                    mean, error = one.mean(), one.std() / np.sqrt(one.count())
-                    ax.errorbar(mean.index, mean, error.fillna(0), capsize=2, elinewidth=0.8, **_style(method))
-            ax.set(xscale="log", yscale="log", title=f"{domain}, {title}")
-        row[0].set_ylabel("mean absolute error of $u$\n(mean ± standard error)")
+            used = [method for method in _of_kind(kind) if method in set(part.method)]
+            for place, method in enumerate(used):
+                by = part[part.method == method].groupby("interior").mae
+                mean, error = by.mean(), by.std() / np.sqrt(by.count())  # no value where no replicate has a posterior
+                at = mean.index * 1.03 ** (place - (len(used) - 1) / 2)  # side by side
+                ax.errorbar(at, mean.where(mean < _MOST_MAE), error.fillna(0), **_style(method), **_BARS)
+                beyond = at[mean >= _MOST_MAE]
+                ax.plot(beyond, 0 * beyond + 0.985 * _MOST_MAE, ls="", color=METHODS[method][0], **_ARROW)
+                _mark_none(ax, at[mean.isna()], method)
+            ax.set(xscale="log", title=f"{domain}, {title}")
+        row[0].set_ylabel("error of $u$ / exact posterior's")
+        row[0].set_ylim(top=min(row[0].get_ylim()[1], 1.01 * _MOST_MAE))
     for ax in axes[-1]:
         ax.set_xlabel("interior nodes $N$")
     _legend_below(figure, axes.ravel(), 3)
@@ -95,7 +105,7 @@ def fig_ladder(table: pd.DataFrame) -> Figure:
     for ax, (name, _) in zip(axes[-1], _QUALITY.values()):
         ax.set_xlabel(name)
     axes[0, 0].set_xlim(5e-3, max(10, axes[0, 0].get_xlim()[1]))
-    axes[0, 1].set_xticks([0.2, 0.5, 0.8, 1.25, 2.0])
+    axes[0, 1].set_xticks([0.1, 0.2, 0.5, 0.8, 1.25, 2.0])
     axes[0, 1].xaxis.set_major_formatter(ScalarFormatter())
     axes[0, 0].set_yticks(range(len(methods)), [METHODS[m][3] for m in methods])
     axes[0, 0].invert_yaxis()
@@ -124,10 +134,12 @@ def fig_posterior_quality(table: pd.DataFrame) -> Figure:
             ax.set(xscale="log", yscale="log", ylabel=name, title=f"{domain}, {_KINDS[kind]}")
             ax.yaxis.set_minor_formatter(NullFormatter())
             if measure == "sd_ratio":
-                ax.set_yticks([0.1, 0.2, 0.5, 1.0, 2.0, 5.0])
-                ax.yaxis.set_major_formatter(ScalarFormatter())
                 low, high = ax.get_ylim()
-                ax.set_ylim(min(low, 0.75), max(high, 1.33))
+                low, high = min(low, 0.75), max(high, 1.33)
+                ticks = np.array([0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0])
+                ax.set_yticks(ticks[(ticks >= low) & (ticks <= high)])
+                ax.yaxis.set_major_formatter(ScalarFormatter())
+                ax.set_ylim(low, high)
         row[0].set_ylim(bottom=1e-3)
         row[2].set_ylim(1e-3, max(row[2].get_ylim()[1], 0.15))
     for ax in axes[-1]:
@@ -144,7 +156,10 @@ def _medians(ax, table: pd.DataFrame, method: str, measure: str) -> None:
     middle = by.median()
     ax.fill_between(middle.index, by.quantile(0.25), by.quantile(0.75), color=METHODS[method][0], alpha=0.15)
     ax.plot(middle.index, middle, **_style(method))
-    none = middle.index[middle.isna()]
+    _mark_none(ax, middle.index[middle.isna()], method)
+
+
+def _mark_none(ax, none: pd.Index, method: str) -> None:
     if len(none):
         above = {"transform": ax.get_xaxis_transform(), "clip_on": False, "label": "no minimum in any replicate"}
         ax.plot(none, 0 * none + 0.97, "x", color=METHODS[method][0], ms=5, **above)
@@ -183,7 +198,7 @@ def fig_time_compar(table: pd.DataFrame) -> Figure:
 
 
 _STEPS = {
-    "hard-32": _style("trained-hard-32") | {"label": "hard taper (the paper's), $Q=32$"},
+    "hard-32": _style("trained-printed-32") | {"label": "hard taper (the paper's), $Q=32$"},
     "multilevel": _style("trained-multilevel") | {"label": "multilevel (ours)"},
     "two-level": _style("trained-two-level") | {"label": "two-level (ours)"},
     "exact": _style("trained-exact") | {"label": "exact"},
