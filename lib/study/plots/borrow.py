@@ -72,7 +72,7 @@ def fig_your_own_unknowns(table: pd.DataFrame) -> Figure:
     b.set(xlabel="k in 1/day", ylabel="density", title="(b) Decay rate")
     c.set(xlabel="seconds", title="(c) Time", xscale="log")
     c.invert_yaxis()
-    c.margins(x=0.2, y=0.2)
+    c.margins(x=0.3, y=0.2)
     plain_ticks(c.xaxis)
     a.legend(frameon=False, fontsize=7, loc="upper right")
     b.legend(frameon=False, fontsize=7)

@@ -124,6 +124,7 @@ def fig_penalty_quality(table: pd.DataFrame) -> Figure:
         c.plot(noise.index, noise, label=label, **style | ring)
     for level in (0, 1):
         a.axhline(level, color="k", lw=0.6)
+    a.margins(y=0.08)
     a.set(
         xscale="log",
         yscale="symlog",
