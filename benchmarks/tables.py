@@ -34,7 +34,7 @@ SECTIONS = {
         "The benchmark of 64 coefficients by what one would pick instead",
         "peers_benchmark.py",
         "Notebook 08's, bilinear elements, one thread. Errors of the means of ln θ in standard deviations of that "
-        "notebook's chains, which took 48 minutes of one core; *to_accuracy*: seconds until 58 of 64 are, and stay, "
+        "notebook's chains, which took an hour of one core; *to_accuracy*: seconds until 58 of 64 are, and stay, "
         "within 0.25. CUQIpy samples in Laplace's coordinates, for at most 300 s.",
     ),
     "peers_fem": (
