@@ -203,7 +203,7 @@ def test_what_is_no_equation(make, remedy):
 
 
 FIELDS = {
-    "a vector": (lambda x, z: x[:, 0], r"mu returned values of shape \[\d+\] .*for one sample u\[None\]"),
+    "a vector": (lambda x, z: x[:, 0], r"mu returned values of shape \[\d+\] .*for one sample return u\[None\]"),
     "a column": (lambda x, z: x[:, :1], r"shape \[\d+, 1\] .*keras_field"),
     "a stack": (lambda x, z: x[None], r"shape \[1, \d+, 2\] .* must return \[M, \d+\]"),
 }

@@ -78,7 +78,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
 
 def test_refusals():
     w = tf.Variable(np.zeros(3))
-    with pytest.raises(pdevae.UserError, match=r"rows \[R\] of the loss"):
+    with pytest.raises(pdevae.UserError, match=r"residuals \[R\]"):
         fit(lambda number: tf.reduce_sum(w**2), [w], 3, optimiser=GaussNewton(3))
     with pytest.raises(pdevae.UserError, match="too many for Gauss–Newton"):
         GaussNewton(3).build([tf.Variable(np.zeros([400, 400]))])
