@@ -43,6 +43,8 @@ def fig_aquifer_residuals(table: pd.DataFrame) -> Figure:
             mine = part[part.model == model]
             for new, marker in ((False, "o"), (True, "^")):
                 some = mine[mine.new == new]
+                if some.empty:
+                    continue
                 size = 6 + 50 * np.minimum(np.abs(some.error) / limit, 2)
                 style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "ec": "0.3", "lw": 0.3, "marker": marker}
                 drawn = ax.scatter(some.x, some.y, c=some.error, s=size, **style)
