@@ -60,7 +60,7 @@ def fig_accuracy_exper(table: pd.DataFrame) -> Figure:
     """Validation error of posterior draws of the field against N, over that of the exact posterior on the same problem:
     mean and standard error over replicates; trained methods above, solved ones below; arrows: out of the picture."""
     same = ["domain", "interior", "seed"]
-    exact = table[table.method == "quadrature"].set_index(same).mae
+    exact = table[table.method == "quadrature"].groupby(same).mae.first()
     table = table.assign(mae=table.mae / exact.reindex(pd.MultiIndex.from_frame(table[same])).to_numpy())
     domains = list(table.domain.unique())
     figure, axes = panels(2, len(domains), 7.6, 6.2, sharex=True, sharey="row")
