@@ -196,7 +196,7 @@ def test_refusals(decoder):
         decoder.condition(np.empty((0, 2)), np.empty(0), noise)
     with pytest.raises(pdevae.UserError, match="standard deviations from what the prior can give"):
         decoder.condition(sensors, readings + 1.0, noise)
-    with pytest.raises(pdevae.UserError, match=r"must be \[sets, sensors\]"):
+    with pytest.raises(pdevae.UserError, match=r"give readings \[sets, S\]"):
         decoder.condition_many(sensors, readings, noise)
     forward = pdevae.Forward(decoder.forward.mesh, decoder.forward.equation, pdevae.Latents(tau=pdevae.Normal(2)), None)
     with pytest.raises(pdevae.UserError, match="a decoder needs boundary="):
