@@ -255,6 +255,7 @@ def leak():
     return pdevae.Decoder.train(problems.forward_of("leak", "disc", 200), "exact", 1000, places=500, width=48)
 
 
+@pytest.mark.slow
 def test_flow_comes_nearer_than_a_gaussian_where_posteriors_are_bent(leak):
     decoder, readings, scores = leak, problems.READINGS["leak"], {}
     for family in ("gaussian", "flow"):
@@ -283,6 +284,7 @@ def test_mode_is_the_highest_of_several_hills(leak):
     assert np.all(np.abs(found.mean - z[0]) < 5 * found.sd + 0.02)
 
 
+@pytest.mark.slow
 def test_study_judges_and_times_fresh_problems():
     small = dict(problem="transport", domain="disc", nodes=150, penalty="exact", steps=600, width=32)
     small |= dict(simulated=256, encoder_steps=100, solves=150)
@@ -319,6 +321,7 @@ def test_each_trainer_comes_near_the_equation(method):
     assert found["median"] < 0.7  # two seconds, on whatever machine
 
 
+@pytest.mark.slow
 def test_next_sensor_tells_more_than_a_random_one():
     config = design.Design("disc", 150, "exact", 600, sensors=2, candidates=20, draws=16, checked=2, layouts=3)
     found = design.designed(replace(config, simulated=1024, encoder_steps=300), 0)

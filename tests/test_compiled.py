@@ -53,6 +53,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_compiled_or_not_the_numbers_are_the_same(case, monkeypatch):
     numbers, tolerance = CASES[case]

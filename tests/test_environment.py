@@ -92,6 +92,7 @@ def test_an_unsuitable_python_is_said_in_one_line(maker, monkeypatch, capsys):
     assert "needs Python 3.11 or 3.12" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_importing_is_quick_and_silent():
     script = "import time; t = time.time(); import pdevae; assert time.time() - t < 1; pdevae.Diffusion(1.0)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

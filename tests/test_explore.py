@@ -111,6 +111,7 @@ def test_sensors_are_placed_and_taken_away_and_the_posterior_follows():
     assert len(panel.sensors) == 6
 
 
+@pytest.mark.slow
 def test_the_posterior_follows_a_dragged_sensor_and_the_exact_one_a_release():
     panel = InversePanel(nodes=120, sensors=8, decoder_steps=1000)
     assert panel.quick is None  # no decoder yet

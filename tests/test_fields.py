@@ -55,6 +55,7 @@ def bent():
     return pdevae.InverseProblem.on(blank, at, y, 0.03)
 
 
+@pytest.mark.slow
 def test_a_flow_comes_nearer_than_the_best_gaussian(bent):
     gaussian = pdevae.GaussianVI(steps=300)
     flow = pdevae.FlowVI(gaussian, layers=4, width=24, steps=500)(bent)
@@ -70,6 +71,7 @@ def test_a_flow_comes_nearer_than_the_best_gaussian(bent):
     np.testing.assert_allclose(flow.log_q(z.numpy()), -0.5 * np.sum(xi**2, axis=1) - np.log(2 * np.pi) - log_det)
 
 
+@pytest.mark.slow
 def test_chains_around_a_flow_sample_the_same_posterior(bent):
     around = pdevae.FlowVI(pdevae.GaussianVI(steps=200), layers=2, width=16, steps=200)
     found, right = pdevae.HMC(ess=600.0, around=around, leapfrogs=5)(bent), pdevae.exact(bent)

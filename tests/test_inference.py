@@ -157,6 +157,7 @@ def test_laplace_is_exact_where_the_posterior_is_gaussian(d):
     np.testing.assert_allclose(found.sd, sd, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [HMC(ess=500), NUTS(ess=500), GaussianVI(steps=300)])
 def test_each_method_finds_a_gaussian_posterior(method):
     p = linear(20)
@@ -207,6 +208,7 @@ def test_leading_axes_are_gaussians_of_their_own():
     np.testing.assert_allclose(q.covariance()[1], C @ C.T, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_quadrature_of_one_unknown_is_that_of_scipy():
     """A skew posterior: the logarithm of a reaction rate that the readings hardly bound."""
     p = problem("nonlinear", noise=0.3)
@@ -236,6 +238,7 @@ def test_quadrature_refuses_what_its_grid_cannot_hold():
         exact(HeavyTails())
 
 
+@pytest.mark.slow
 def test_boundary_values_may_be_unknown():
     """u on the boundary linear in x with unknown slopes, −Δu = 0: u is that function, all over the region."""
     equation = pdevae.Diffusion(1.0)
@@ -271,6 +274,7 @@ def test_a_gaussian_moved_is_that_of_the_numbers_moved():
         Gaussian.trainable(3, "low-rank").moved(mean, C)
 
 
+@pytest.mark.slow
 def test_cvi_around_laplace_finds_a_posterior_far_narrower_than_the_prior():
     p = problem("vector", noise=2e-4)
     truth = exact(p)
@@ -284,6 +288,7 @@ def test_cvi_around_laplace_finds_a_posterior_far_narrower_than_the_prior():
     np.testing.assert_array_equal(found.fields(at, found.draws[:2]), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [dict(around=Laplace()), dict(serves="prior")], ids=["around", "prior"])
 def test_cvi_takes_second_order_steps(options):
     p = problem("vector")
@@ -293,6 +298,7 @@ def test_cvi_takes_second_order_steps(options):
     assert (np.abs(np.log(found.sd / truth.sd)) < 0.5).all()
 
 
+@pytest.mark.slow
 def test_cvi_learns_the_noise():
     right = problem("vector")
     wrong = right.with_readings(right.readings, noise=5 * right.noise)
@@ -317,6 +323,7 @@ def test_rows_of_hidden_units_give_the_penalty_of_any_field_made_of_them(name):
     np.testing.assert_allclose(v @ rows.gram(tau[None])[0] @ v, expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["exact", "two-level"])
 def test_solved_cvi_finds_the_posterior_of_a_vector_and_of_a_field(penalty):
     p = problem("vector", noise=0.01)
@@ -407,6 +414,7 @@ def test_a_fit_tells_of_its_looks_and_ends_when_told():
         fit(lambda step: 0.0, [], 10)
 
 
+@pytest.mark.slow
 def test_quadrature_agrees_with_nuts_and_cvi_with_both():
     p = problem("vector", noise=0.01)
     truth = exact(p)
@@ -504,6 +512,7 @@ def test_a_solve_that_does_not_converge_says_so():
         p.solve(tf.zeros([1, 1], tf.float64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [HMC, NUTS])
 def test_a_sampler_rejects_what_has_no_solution_and_goes_on(method):
     """k u³ with k < 0 has none for large |k|; half of the prior is there."""

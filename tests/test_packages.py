@@ -51,6 +51,7 @@ def test_what_is_imported_is_declared(package, extras):
     assert not unknown
 
 
+@pytest.mark.slow
 def test_importing_the_method_is_quick_and_leaves_the_environment_alone():
     """Nor does it bring what only the study needs, TensorFlow itself not before it is used."""
     script = """

@@ -127,6 +127,7 @@ class Links(HTMLParser):
         self.found += [value for name, value in attrs if name in ("href", "src") and value]
 
 
+@pytest.mark.slow
 def test_links_of_the_site_lead_somewhere_and_nothing_comes_from_elsewhere(site):
     assert (site / "index.html").exists()
     for page in site.rglob("*.html"):
@@ -137,12 +138,14 @@ def test_links_of_the_site_lead_somewhere_and_nothing_comes_from_elsewhere(site)
             assert (page.parent / unquote(re.split("[?#]", link)[0])).exists(), f"{page.relative_to(site)}: {link}"
 
 
+@pytest.mark.slow
 def test_formulas_are_drawn_without_scripts(site):
     page = (site / "docs/notebooks/02_minipatch_accuracy.html").read_text()
     assert "<math" in page
     assert "\\Gamma" not in page
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_the_site_fits_a_desk_and_a_phone_and_can_be_searched(site):
     shown = ["index.html", "figures/claims.html", "docs/notebooks/05_jura_table.html", "docs/your-problem.html"]

@@ -130,12 +130,14 @@ def test_a_worker_with_other_code_refuses():
         replicates._replicate("toy:arrays", {}, 0, "0123456789abcdef")
 
 
+@pytest.mark.slow
 def test_a_dead_scheduler_is_said(monkeypatch):
     monkeypatch.setenv("PDEVAE_RUN", json.dumps({"scheduler": "tcp://127.0.0.1:9"}))
     with pytest.raises(UserError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         cluster.client()
 
 
+@pytest.mark.slow
 def test_existing_cluster_gives_the_same_numbers(project, monkeypatch):
     from distributed import LocalCluster
 
