@@ -91,8 +91,8 @@ SECTIONS = {
 def text() -> str:
     parts = [
         "# Benchmarks\n\nMade by `benchmarks/tables.py` from the CSV files here, each table by the command above it. "
-        "Each table's times are of one machine (2 cores, no accelerator) unless it says so, not all tables' of the same: "
-        "ratios travel."
+        "Each table's times are of one machine (2 cores, no accelerator) unless it says so, not all "
+        "tables' of the same: ratios travel."
     ]
     bars = claims.read(HERE.parent / "figures")
     bars = bars[bars.artefact.str.startswith("benchmarks/")]
