@@ -88,7 +88,7 @@ def install_all():
         alone.write(only("uv"))
         alone.flush()
         install([*locked, alone.name])
-    command = [os.path.join(VENV, "bin", "uv"), "pip", "install", "--no-config", "--python", PYTHON]
+    command = [os.path.join(VENV, "bin", "uv"), "pip", "install", "--no-config", "--compile-bytecode", "--python", PYTHON]
     command += [*locked, LOCK]
     if not logged(command):
         install([*locked, LOCK], total=count_packages())
