@@ -88,8 +88,8 @@ def install_all():
         alone.write(only("uv"))
         alone.flush()
         install([*locked, alone.name])
-    command = [os.path.join(VENV, "bin", "uv"), "pip", "install", "--no-config", "--compile-bytecode", "--python", PYTHON]
-    command += [*locked, LOCK]
+    uv = [os.path.join(VENV, "bin", "uv"), "pip", "install", "--no-config", "--python", PYTHON]
+    command = [*uv, "--compile-bytecode", *locked, LOCK]  # or the first processes would each compile what they import
     if not logged(command):
         install([*locked, LOCK], total=count_packages())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -54,9 +55,15 @@ def body(notebook: NotebookNode, alternatives: dict[str, str]) -> str:
             cell.outputs = [kept for output in cell.outputs if (kept := _static(output))]
             saved = re.search(r"""run\.save\(\s*["'](\w+)""", cell.source)
             cell.metadata["alt"] = alternatives.get(saved.group(1) if saved else "", "picture made by the cell above")
+    return _exporter().from_notebook_node(notebook)[0]
+
+
+@cache
+def _exporter() -> HTMLExporter:
+    """Made once: it compiles its templates."""
     exporter = HTMLExporter(template_name="basic", filters={"markdown2html": to_html})
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
-    return exporter.from_notebook_node(notebook)[0]
+    return exporter
 
 
 def _static(output: NotebookNode) -> NotebookNode | None:
