@@ -16,6 +16,7 @@ LONGEST = [
     "test_aquifer",
     "test_jura",
 ]
+SLOW_EXAMPLES = ["FlowVI", "HMC", "NUTS"]
 L_SHAPE = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
 DOMAINS = {
     "square": pdevae.square,
@@ -29,7 +30,7 @@ def pytest_collection_modifyitems(items):
     """The files that take longest first: with two at a time, none of them is left alone at the end; they are slow."""
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
-        if item.path.stem in LONGEST:
+        if item.path.stem in LONGEST or item.name.rpartition(".")[2] in SLOW_EXAMPLES:
             item.add_marker(pytest.mark.slow)
 
 

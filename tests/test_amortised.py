@@ -116,6 +116,7 @@ def test_saved_decoder_comes_back_and_is_refused_for_another_problem(decoder, tm
         pdevae.Decoder.load(path, decoder.forward)
 
 
+@pytest.mark.slow
 def test_nonlinear_equation():
     class Cubic(pdevae.Term):
         def volume(self, x, z, u, grad):
@@ -155,6 +156,7 @@ def test_encoder_sees_a_set(encoder):
     np.testing.assert_allclose(many.mean[1], encoder(sensors, readings, noise).mean, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_network_is_better_than_laplace(decoder):
     """With few and noisy readings, where the posterior is not Gaussian."""
     encoder = pdevae.Encoder.train(decoder, noise=(0.02, 0.05), sensors=(5, 10), problems=1024, steps=400)
@@ -301,6 +303,7 @@ def test_study_judges_and_times_fresh_problems():
     assert seconds["hmc"] > 0 and np.isnan(seconds["solved"])
 
 
+@pytest.mark.slow
 def test_posteriors_by_interpolated_solves_are_those_of_solves():
     made = experiment.emulation(experiment.Setting("transport", "disc", 150, problems=2, solves=150), 0)
     assert made["worst"] < 1e-3 and made["off"] < 0.02
@@ -316,6 +319,7 @@ def test_posteriors_by_interpolated_solves_are_those_of_solves():
 @pytest.mark.parametrize(
     "method", [name for name in trainers.METHODS if "Adam" not in name and "separable" not in name]
 )
+@pytest.mark.slow
 def test_each_trainer_comes_near_the_equation(method):
     found = trainers.trained_by(trainers.Trainer("transport", 150, method, width=24, seconds=2.0), 0)
     assert found["median"] < 0.7  # two seconds, on whatever machine

@@ -91,6 +91,7 @@ def test_the_residual_of_a_diagnosis_is_the_relative_distance_to_the_solution():
     assert found.residual == pytest.approx(0.2, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_borrowers_first_try_comes_near_and_overwriting_does_not():
     """600 steps instead of 3,000; seen: 4% and 70%."""
     config = {"region": "annulus", "nodes": 500, "steps": [600]}

@@ -94,6 +94,7 @@ def test_dragging_sets_both_components_of_tau_in_one_drawing(monkeypatch):
     assert panel.shown == "ring"
 
 
+@pytest.mark.slow
 def test_sensors_are_placed_and_taken_away_and_the_posterior_follows():
     panel = InversePanel(nodes=120, sensors=6)
     first = panel.exact.mean
@@ -165,6 +166,7 @@ def test_too_few_sensors_are_refused_in_words_and_cvi_waits():
     assert "sensors first" in panel.message.value
 
 
+@pytest.mark.slow
 def test_along_the_annealing_misfit_is_traded_for_residual():
     panel = AnnealingPanel(nodes=150, stages=7)
     stages = panel.annealing.stages

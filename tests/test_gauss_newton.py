@@ -40,7 +40,7 @@ def test_a_sketched_step_falls_to_the_minimum_of_a_linear_problem():
     np.testing.assert_allclose(w, np.arange(5.0), atol=1e-3)
 
 
-@pytest.mark.parametrize("penalty", ["exact", "two-level"])
+@pytest.mark.parametrize("penalty", ["exact", pytest.param("two-level", marks=pytest.mark.slow)])
 def test_fewer_steps_than_adam_for_any_keras_network(penalty):
     mesh = pdevae.disc(nodes=200)
     equation = pdevae.Diffusion(lambda x, z: 1 + 0.5 * x[:, 0]) - pdevae.Source(1.0)

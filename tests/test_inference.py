@@ -120,6 +120,7 @@ def test_a_nonlinear_solve_fulfils_the_equation_and_agrees_with_the_linear_solve
     np.testing.assert_allclose(q.solve(tau), pdevae.Solver(weak).solve(tau), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_solves_in_a_graph_keep_no_memory():
     """SuperLU frees its factors only on the thread that made them, and TensorFlow calls the host from any."""
     mesh = pdevae.star(nodes=1000)

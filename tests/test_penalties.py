@@ -134,6 +134,7 @@ def test_whitened_rows_are_the_exact_penalty_and_so_is_their_gradient(small_mesh
         assert slopes[0] == pytest.approx(slopes[1], rel=1e-10)
 
 
+@pytest.mark.slow
 def test_sampled_estimates_average_to_the_full_sum(equation, z):
     """Four standard errors over 400 seeds: fails by chance once in 16,000."""
     mesh = pdevae.square(nodes=400)
@@ -189,6 +190,7 @@ def test_alias_tables_draw_in_proportion():
     assert np.abs(chance - wanted).max() < 1e-10
 
 
+@pytest.mark.slow
 def test_multilevel_estimate_is_unbiased(equation, z):
     """Four standard errors over 1500 seeds."""
     mesh = pdevae.square(nodes=900)

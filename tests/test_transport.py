@@ -145,6 +145,7 @@ def test_overwriting_the_boundary_spoils_what_meeting_it_gives(problem):
     assert left["overwritten"] > 1.5 * left["met"]  # seen: 2.8 times, and growing with the steps
 
 
+@pytest.mark.slow
 def test_the_penalty_reaches_q_only_where_the_objective_is_as_printed(problem):
     """Gradient of the penalty alone in q: none if uncoupled; as printed, that of a sampled E_q."""
     for serves, reaches in (("q", True), ("wider", False)):
