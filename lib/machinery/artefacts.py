@@ -28,6 +28,8 @@ from machinery.files import atomic, sha256, write_text
 from machinery.settings import RunSettings, project_root
 from pdevae.errors import UserError
 
+_DPI, _MARGIN = 200, 0.1  # of a figure's files; inches around it
+
 
 class Table(Protocol):
     """A typeset table."""
@@ -135,10 +137,16 @@ def made_from_csv(name: str, folder: Path) -> Figure | Table:
 def _save(figure: Figure, stem: Path, note: str) -> None:
     if note:
         figure.text(0.5, 0.5, note, color="firebrick", alpha=0.25, fontsize=22, ha="center", va="center", rotation=20)
+    shown = figure.dpi
+    figure.set_dpi(_DPI)
+    figure.draw_without_rendering()  # lays it out: once for both files and for whoever looks at it afterwards
+    figure.set_layout_engine("none")
+    around = figure.get_tightbbox().padded(_MARGIN)
     for ending, metadata in (("png", None), ("pdf", {"CreationDate": None})):
         drawn = io.BytesIO()  # not the file: on a full disk Matplotlib's PDF fails with an error of its own
         with matplotlib.rc_context({"pdf.fonttype": 42}):
-            figure.savefig(drawn, format=ending, dpi=200, metadata=metadata, bbox_inches="tight")
+            figure.savefig(drawn, format=ending, dpi=_DPI, metadata=metadata, bbox_inches=around)
         with atomic(stem.with_name(f"{stem.name}.{ending}")) as temporary:
             temporary.write_bytes(drawn.getvalue())
+    figure.set_dpi(shown)
     plt.close(figure)
