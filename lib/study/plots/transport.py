@@ -220,7 +220,7 @@ def fig_million(table: pd.DataFrame) -> Figure:
     row[1].set(ylim=(0.6, 1.4), title="(b) posterior standard deviation")
     row[0].legend(frameon=False)
     training = (table.seconds - table.setup_seconds).groupby(table.nodes).median()
-    row[2].plot(training, "o-", color=colour, label="10,000 training steps")
+    row[2].plot(training, "o-", color=colour, label="training")
     row[2].plot(table.groupby("nodes").setup_seconds.median(), ".:", color="0.4", label="set-up: tables, compilation")
     row[2].set(xscale="log", yscale="log", xlabel="mesh nodes", ylabel="seconds, one core", title="(c) time")
     row[2].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
