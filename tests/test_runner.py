@@ -7,13 +7,14 @@ import string
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import nbformat
 import pytest
 
 import study.plots
-from machinery import artefacts, claims, lanes, manifest
+from machinery import artefacts, claims, lanes, launch, manifest
 from machinery.settings import RunSettings
 from pdevae.errors import UserError
 
@@ -116,6 +117,14 @@ def test_three_notebooks_at_a_time_share_two_workers(project):
     assert starts[2] < ends[0] < starts[3]
     assert any(line.strip().endswith("figures/fig_toy.png") for line in lines[: ends[3]])
     assert set(manifest.read(project / "figures")) == {"01_toy", "02_toy", "03_toy", "04_toy"}
+
+
+def test_a_line_is_said_in_one_piece(monkeypatch):
+    """Or those of notebooks side by side run into one another."""
+    pieces = []
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(write=pieces.append, flush=lambda: None))
+    launch.say(" start  01_toy")
+    assert [piece for piece in pieces if piece] == [" start  01_toy\n"]
 
 
 def test_profiles_set_parameters_and_the_command_line_wins(project, monkeypatch):

@@ -17,6 +17,7 @@ from machinery import catalogue, leftovers, manifest, notebooks
 from machinery.files import check_writable
 from machinery.imports import without_address_grammars
 from machinery.lanes import execute_all, shared_cluster
+from machinery.launch import say
 from machinery.settings import RunSettings, project_root
 from pdevae.errors import UserError
 
@@ -113,7 +114,7 @@ def _lanes(options: argparse.Namespace, count: int) -> int:
 def _show(row: dict, figures: Path) -> None:
     """The pictures that a notebook made, and the report as it stands, unless that was written a short while ago."""
     pictures = [figures / f"{name}.png" for name in row["artefacts"] if name.startswith("fig_")]
-    print("\n".join(f"        {_short(path)}" for path in pictures), flush=True)
+    say("\n".join(f"        {_short(path)}" for path in pictures))
     page = project_root() / "build" / "report" / "index.html"
     if page.exists() and time.time() - page.stat().st_mtime < _REPORT_EVERY:
         return

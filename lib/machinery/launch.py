@@ -39,8 +39,13 @@ def execute(book: notebooks.Notebook, parameters: dict, settings: RunSettings, a
     if not record:
         error = error or "the notebook ended without run.finish(): its artefacts are not accounted for"
     mark = "failed" if error else "done"
-    print(f"{mark:>6}  {book.name}  {time.monotonic() - started:.0f} s" + (f"  {error}" if error else ""), flush=True)
+    say(f"{mark:>6}  {book.name}  {time.monotonic() - started:.0f} s" + (f"  {error}" if error else ""))
     return record | {"name": book.name, "seconds": time.monotonic() - started, "error": error}
+
+
+def say(line: str) -> None:
+    """A line with its end in one piece: notebooks side by side speak at once."""
+    print(f"{line}\n", end="", flush=True)
 
 
 def _put_in_place(executed: Path, target: Path) -> None:
@@ -55,7 +60,7 @@ def _put_in_place(executed: Path, target: Path) -> None:
 def _watch(process: subprocess.Popen, name: str, progress: Path, started: float, terminal: bool) -> None:
     """Show progress until the process ends: one changing line on a terminal, a line now and then elsewhere."""
     shown, told = "", 0.0
-    print(f" start  {name}", flush=True)
+    say(f" start  {name}")
     while True:
         try:
             process.wait(timeout=0.25)
@@ -68,7 +73,7 @@ def _watch(process: subprocess.Popen, name: str, progress: Path, started: float,
                 f"\r\x1b[K{f'   ...  {name}  {time.monotonic() - started:.0f} s  {state}'[:width]}", end="", flush=True
             )
         elif state != shown and time.monotonic() - told > 10:
-            print(f"   ...  {name}  {time.monotonic() - started:.0f} s  {state}", flush=True)
+            say(f"   ...  {name}  {time.monotonic() - started:.0f} s  {state}")
             shown, told = state, time.monotonic()
     if terminal:
         print("\r\x1b[K", end="")
