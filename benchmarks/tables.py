@@ -82,8 +82,7 @@ SECTIONS = {
     "front_door": (
         "What a newcomer waits for",
         "front_door.py",
-        "A fresh clone in an empty folder, on two cores with nothing else at work. `./run_tests.sh` in full was timed "
-        "before bytecode was compiled at installation.",
+        "A fresh clone in an empty folder, on two cores with nothing else at work.",
     ),
     "explore": ("The explorer", "explore.py", "Milliseconds in the kernel for a move."),
 }
