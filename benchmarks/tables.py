@@ -20,8 +20,8 @@ SECTIONS = {
         "standard deviations within a factor 1.25, compilation included; empty unless each problem got there. CUQIpy "
         "samples in Laplace's coordinates. DeepXDE meets the boundary exactly and has the prior and 1/σ²; left-out "
         "readings chose one of six weights and rates, which is not counted in its time, and its answer is a point. "
-        "*Uncoupled*: z is drawn wider than q, our change; as printed: notebook 03. The rows of DeepXDE and of "
-        "SolvedCVI with the hard taper are of an earlier run on another machine.",
+        "*Uncoupled*: z is drawn wider than q, our change; as printed: notebook 03. The rows of DeepXDE are of an "
+        "earlier run on another machine.",
     ),
     "peers_fields": (
         "An unknown field with other tools",
