@@ -20,8 +20,7 @@ SECTIONS = {
         "standard deviations within a factor 1.25, compilation included; empty unless each problem got there. CUQIpy "
         "samples in Laplace's coordinates. DeepXDE meets the boundary exactly and has the prior and 1/σ²; left-out "
         "readings chose one of six weights and rates, which is not counted in its time, and its answer is a point. "
-        "*Uncoupled*: z is drawn wider than q, our change; as printed: notebook 03. The rows of DeepXDE are of an "
-        "earlier run on another machine.",
+        "*Uncoupled*: z is drawn wider than q, our change; as printed: notebook 03.",
     ),
     "peers_fields": (
         "An unknown field with other tools",
@@ -91,8 +90,8 @@ SECTIONS = {
 def text() -> str:
     parts = [
         "# Benchmarks\n\nMade by `benchmarks/tables.py` from the CSV files here, each table by the command above it. "
-        "Each table's times are of one machine (2 cores, no accelerator) unless it says so, not all "
-        "tables' of the same: ratios travel."
+        "Each table's times are of one machine (2 cores, no accelerator), not all tables' of the same: "
+        "ratios travel."
     ]
     bars = claims.read(HERE.parent / "figures")
     bars = bars[bars.artefact.str.startswith("benchmarks/")]
