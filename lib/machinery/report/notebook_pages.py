@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import nbformat
@@ -50,12 +51,25 @@ def date(notebook: NotebookNode | None) -> str:
 
 def body(notebook: NotebookNode, alternatives: dict[str, str]) -> str:
     """The cells as HTML; ``alternatives``: what the picture of an artefact shows, by its name."""
-    for cell in notebook.cells:
+    saved = {name for cell in notebook.cells if (name := _saved(cell))}
+    return _body(json.dumps(notebook), tuple((name, said) for name, said in alternatives.items() if name in saved))
+
+
+@lru_cache(maxsize=100)
+def _body(notebook: str, alternatives: tuple[tuple[str, str], ...]) -> str:
+    """Kept: while a run goes on, most of a report is as it was in the one before."""
+    read = nbformat.from_dict(json.loads(notebook))
+    for cell in read.cells:
         if cell.cell_type == "code":
             cell.outputs = [kept for output in cell.outputs if (kept := _static(output))]
-            saved = re.search(r"""run\.save\(\s*["'](\w+)""", cell.source)
-            cell.metadata["alt"] = alternatives.get(saved.group(1) if saved else "", "picture made by the cell above")
-    return _exporter().from_notebook_node(notebook)[0]
+            cell.metadata["alt"] = dict(alternatives).get(_saved(cell), "picture made by the cell above")
+    return _exporter().from_notebook_node(read)[0]
+
+
+def _saved(cell: NotebookNode) -> str:
+    """The artefact that the cell saves, or nothing."""
+    found = re.search(r"""run\.save\(\s*["'](\w+)""", cell.source)
+    return found.group(1) if found else ""
 
 
 @cache
