@@ -10,11 +10,16 @@ python="$(python3 "$root/lib/make_environment.py")"
 cd "$root"
 "$python" -m ruff check .
 "$python" -m ruff format --check .
-"$python" -m mypy
 "$python" -m nbstripout --verify --keep-id notebooks/*.ipynb
 if [ $# = 0 ] || [ "$*" = --quick ]; then
     [ $# = 0 ] || set -- -m "not slow"
     set -- "$@" -n 2 --dist loadfile --no-loadscope-reorder  # two files at a time, the longest first,
     export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1  # a core each
 fi
-exec "$python" -m pytest "$@"
+types="$(mktemp)"
+trap 'rm -f "$types"' EXIT
+"$python" -m mypy >"$types" 2>&1 &  # beside the tests, which have to import TensorFlow first
+"$python" -m pytest "$@" && passed=0 || passed=$?
+wait $! || passed=$?
+cat "$types"
+exit "$passed"

@@ -5,7 +5,6 @@ import pytest
 
 import pdevae
 import study  # noqa: F401  settings of TensorFlow
-from pdevae._tensorflow import tf
 
 LONGEST = [
     "test_notebooks",
@@ -46,11 +45,15 @@ def equation():
 
 @pytest.fixture
 def z():
+    from pdevae._tensorflow import tf  # here: the process that hands out the tests can do without
+
     return tf.constant([[1.0, -2.0], [0.3, 0.5], [-1.0, 0.2]], tf.float64)
 
 
 def wavy(x, z):
     """A smooth field that depends on z; [M, n]."""
+    from pdevae._tensorflow import tf
+
     return tf.sin(2 * x[:, 0]) * tf.cos(3 * x[:, 1]) * z[:, :1] + 0.3 * z[:, 1:] * x[:, 1] ** 2
 
 

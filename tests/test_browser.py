@@ -28,7 +28,7 @@ def explorer(browser, tmp_path_factory):
     notebook = json.loads((project_root() / "notebooks" / "00_explore.ipynb").read_text())
     for cell in notebook["cells"]:
         if "parameters" in cell["metadata"].get("tags", []):
-            cell["source"] += "\npatch_mesh, forward_mesh, inverse_mesh, stages, decoder_steps = 150, 500, 150, 6, 300"
+            cell["source"] += "\npatch_mesh, forward_mesh, inverse_mesh, stages, decoder_steps = 100, 300, 100, 3, 100"
     (folder / "00_explore.ipynb").write_text(json.dumps(notebook))
     with lab(folder) as address:
         tab = browser.new_page(viewport={"width": 1280, "height": 1000})

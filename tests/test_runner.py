@@ -6,6 +6,7 @@ import resource
 import string
 import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,14 +40,18 @@ def write_notebook(path: Path, *cells: str) -> None:
     nbformat.write(book, path)
 
 
-@pytest.fixture
-def project(tmp_path):
-    profiles = tmp_path / "notebooks" / "profiles"
+def make(folder: Path) -> Path:
+    profiles = folder / "notebooks" / "profiles"
     profiles.mkdir(parents=True)
     for name in ("smoke", "quick", "paper"):
         (profiles / f"{name}.toml").write_text("[01_toy]\n" + ("count = 2\n" if name == "quick" else ""))
-    write_notebook(tmp_path / "notebooks" / "01_toy.ipynb", PARAMETERS, START, WORK, "run.finish()")
-    return tmp_path
+    write_notebook(folder / "notebooks" / "01_toy.ipynb", PARAMETERS, START, WORK, "run.finish()")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path):
+    return make(tmp_path)
 
 
 def command(project: Path, *arguments: str) -> dict:
@@ -98,25 +103,63 @@ def test_side_by_side_the_notebooks_that_take_longest_do_not_come_last():
     assert lanes.in_turn(books, 3) == [1, 2, 5, 4, 3]
 
 
-def test_three_notebooks_at_a_time_share_two_workers(project):
-    for number in (2, 3, 4):
-        name = f"0{number}_toy"
-        work = (
-            WORK.replace("fig_toy", f"fig_toy{number}")
-            .replace("toy_bar", f"bar_{number}")
-            .replace("offset=0", f"offset={number}")
-        )
-        start = START.replace("fig_toy", f"fig_toy{number}").replace("01_toy", name)
-        write_notebook(project / "notebooks" / f"{name}.ipynb", PARAMETERS, start, work, "run.finish()")
-        with (project / "notebooks" / "profiles" / "quick.toml").open("a") as profile:
-            profile.write(f"[{name}]\n")
-    done = run(project, "-p", f"log='{project}/log'", "-p", "seconds=2.0", "--jobs", "2")
-    assert done.returncode == 0, done
+FAULTS = {  # what the cells after START do, and what the runner says of it
+    "raises": (["1 / 0", "run.finish()"], "ZeroDivisionError: division by zero (at In [4]"),
+    "leaves out an artefact": (["run.finish()"], "declares fig_toy but did not write it"),
+    "writes an artefact undeclared": (
+        ['run.save("fig_other", pd.DataFrame({"a": [1]}))'],
+        "saves fig_other without declaring it",
+    ),
+    "does not finish": ([WORK], "without run.finish()"),
+    "gives a wrong verdict": (
+        ['run.claim("c", "eq:1", "x", 1, 2, "met", "fig_toy")'],
+        "verdict 'met' is not one of reproduced",
+    ),
+    "kills its kernel": (["import os; os._exit(3)"], ""),
+}
+
+
+@pytest.fixture(scope="module")
+def side_by_side(tmp_path_factory):
+    """Four sound notebooks and six faulty ones on two workers: the project, and what the run said."""
+    project = make(tmp_path_factory.mktemp("project"))
+    with (project / "notebooks" / "profiles" / "quick.toml").open("a") as profile:
+        for number in (2, 3, 4):
+            own = {"fig_toy": f"fig_toy{number}", "toy_bar": f"bar_{number}", "offset=0": f"offset={number}"}
+            cells = [START.replace("01_toy", f"0{number}_toy"), WORK]
+            for old, new in own.items():
+                cells = [cell.replace(old, new) for cell in cells]
+            write_notebook(project / "notebooks" / f"0{number}_toy.ipynb", PARAMETERS, *cells, "run.finish()")
+            profile.write(f"[0{number}_toy]\n")
+        for number, (cells, _) in enumerate(FAULTS.values(), start=11):
+            write_notebook(project / "notebooks" / f"{number}_faulty.ipynb", PARAMETERS, START, *cells)
+            profile.write(f"[{number}_faulty]\n")
+    return project, run(project, "-p", f"log='{project}/log'", "-p", "seconds=2.0", "--jobs", "2")
+
+
+def test_three_notebooks_at_a_time_share_two_workers(side_by_side):
+    project, done = side_by_side
     lines = done.stdout.splitlines()
-    starts, ends = ([k for k, line in enumerate(lines) if line.startswith(word)] for word in (" start ", "  done "))
-    assert starts[2] < ends[0] < starts[3]
+    changes = [{" start ": 1, "  done ": -1, "failed ": -1}.get(line[:7], 0) for line in lines]
+    assert max(accumulate(changes)) == 3
+    first_end, last_start = changes.index(-1), max(k for k, change in enumerate(changes) if change == 1)
+    assert first_end < last_start
+    ends = [k for k, line in enumerate(lines) if line.startswith("  done ")]
     assert any(line.strip().endswith("figures/fig_toy.png") for line in lines[: ends[3]])
     assert set(manifest.read(project / "figures")) == {"01_toy", "02_toy", "03_toy", "04_toy"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_notebook_fails_the_run_in_one_line_and_leaves_no_record(side_by_side, fault):
+    project, done = side_by_side
+    name = f"{11 + [*FAULTS].index(fault)}_faulty"
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"failed  {name}")]
+    assert FAULTS[fault][1] in line
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith(name)]
+    assert "FAILED" in row
+    assert name not in manifest.read(project / "figures")
 
 
 def test_a_line_is_said_in_one_piece(monkeypatch):
@@ -127,28 +170,21 @@ def test_a_line_is_said_in_one_piece(monkeypatch):
     assert [piece for piece in pieces if piece] == [" start  01_toy\n"]
 
 
-def test_profiles_set_parameters_and_the_command_line_wins(project, monkeypatch):
+def test_profiles_set_parameters_the_command_line_wins_and_fuller_figures_stay(project, monkeypatch):
     monkeypatch.delenv("PDEVAE_XLA", raising=False)
-    log = f"log='{project}/log'"
-    run(project, "--profile", "quick", "-p", log)
-    assert len((project / "log").read_text().split()) == 2
-    assert "XLA: 0" in (project / "build" / "notebooks" / "quick" / "01_toy.ipynb").read_text()
-    run(project, "--profile", "quick", "-p", log, "-p", "count=4")
-    assert len((project / "log").read_text().split()) == 4  # two of the four were there
-
-
-def test_a_reduced_profile_does_not_overwrite_a_fuller_one(project):
-    log = f"log='{project}/log'"
-    figures = project / "figures"
+    log, figures = f"log='{project}/log'", project / "figures"
     figures.mkdir()
     full = {"01_toy": {"profile": "paper", "overrides": {}}}
     (figures / "manifest.json").write_text(json.dumps(full))
-    done = run(project, "--profile", "quick", "-p", log)
+    done = run(project, "--profile", "quick", "-p", log, "--jobs", "1")
     assert done.returncode == 0, done
+    assert len((project / "log").read_text().split()) == 2
+    assert "XLA: 0" in (project / "build" / "notebooks" / "quick" / "01_toy.ipynb").read_text()
     assert "figures/ holds a fuller profile" in done.stdout
     assert not (figures / "fig_toy.csv").exists()
     assert (project / "build" / "figures" / "fig_toy.csv").exists()
-    run(project, "--profile", "quick", "-p", log, "--overwrite")
+    run(project, "--profile", "quick", "-p", log, "-p", "count=4", "--jobs", "1", "--overwrite")
+    assert len((project / "log").read_text().split()) == 4  # two of the four were there
     assert (figures / "fig_toy.csv").exists()
 
 
@@ -189,43 +225,6 @@ def test_a_notebook_without_parameters_is_refused(project):
     assert "02_bare.ipynb has no cell tagged 'parameters'" in refused(project)
 
 
-def failure(project: Path, *cells: str) -> str:
-    write_notebook(project / "notebooks" / "01_toy.ipynb", PARAMETERS, *cells)
-    done = run(project, "--profile", "smoke", "-p", f"log='{project}/log'")
-    assert done.returncode == 1, done
-    assert "Traceback" not in done.stdout + done.stderr
-    assert "FAILED" in done.stdout
-    line = next(line for line in done.stdout.splitlines() if line.startswith("failed"))
-    assert not (project / "figures" / "manifest.json").exists()
-    return line
-
-
-def test_a_notebook_that_raises_fails_the_run(project):
-    assert "ZeroDivisionError: division by zero (at In [4]" in failure(project, START, "1 / 0", "run.finish()")
-
-
-def test_an_artefact_that_is_declared_and_not_written_fails_the_run(project):
-    assert "01_toy declares fig_toy but did not write it" in failure(project, START, "run.finish()")
-
-
-def test_an_artefact_that_is_written_and_not_declared_fails_the_run(project):
-    undeclared = 'run.save("fig_other", pd.DataFrame({"a": [1]}))'
-    assert "saves fig_other without declaring it" in failure(project, START, undeclared)
-
-
-def test_a_notebook_that_does_not_finish_fails_the_run(project):
-    assert "without run.finish()" in failure(project, START, WORK)
-
-
-def test_a_wrong_verdict_fails_the_run(project):
-    wrong = 'run.claim("c", "eq:1", "x", 1, 2, "met", "fig_toy")'
-    assert "verdict 'met' is not one of reproduced" in failure(project, START, wrong)
-
-
-def test_a_kernel_that_dies_fails_the_run(project):
-    assert "failed  01_toy" in failure(project, START, "import os; os._exit(3)")
-
-
 def test_a_damaged_manifest_is_said(project):
     (project / "figures").mkdir()
     (project / "figures" / "manifest.json").write_text('{"01_toy": ')
@@ -251,7 +250,7 @@ def test_a_figure_that_does_not_fit_the_disk_is_said_in_one_line(tmp_path, monke
     png, pdf = (tmp_path / f"fig_large.{ending}" for ending in ("png", "pdf"))
     least, size, before = png.stat().st_size, pdf.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
     assert size > 1.5 * least
-    for allowed in range(least, size, 1000):
+    for allowed in range(least, size, (size - least) // 8):
         pdf.unlink(missing_ok=True)
         resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, before[1]))
         try:
