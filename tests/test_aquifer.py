@@ -277,6 +277,11 @@ def wells():
     return x, splits.Standardised.of("twin", "altitude", member).y[::4]
 
 
+@pytest.fixture(scope="module")
+def fitted(on, wells):
+    return fit(on, *wells, most=40)
+
+
 def test_without_load_a_linear_boundary_gives_a_linear_head(wells):
     """a = 1, τ = 0: harmonic, so the values at wells are those of the same plane."""
     plain = HeadModel().on(twin.domain().mesh(nodes=90))
@@ -298,8 +303,8 @@ def test_responses_are_those_of_the_weak_form(on, wells):
     np.testing.assert_allclose(G @ load + R @ edge, on.read(wells[0]) @ u, atol=1e-9)
 
 
-def test_every_covariance_is_positive_definite(on, wells):
-    objective = fit(on, *wells, most=1).objective
+def test_every_covariance_is_positive_definite(on, fitted):
+    objective = fitted.objective
     for seed in range(5):
         p = tf.constant(np.random.default_rng(seed).normal(size=on.n_fields + len(SCALES)))
         s = objective.scales(p)
@@ -320,10 +325,10 @@ def test_a_load_is_source_and_perturbation(on):
     assert 0.7 * area < on.mass.sum() < area  # nodes inside
 
 
-def test_the_objective_is_the_marginal_likelihood_and_its_gradient_is_right(on, wells):
+def test_the_objective_is_the_marginal_likelihood_and_its_gradient_is_right(on, wells, fitted):
     from scipy.stats import multivariate_normal
 
-    objective = fit(on, *wells, most=1).objective
+    objective = fitted.objective
     p = 0.3 * np.random.default_rng(1).normal(size=on.n_fields + len(SCALES))
     value, gradient = objective.value_and_gradient(p)
     K = objective.covariance(tf.constant(p)).numpy()
@@ -335,14 +340,12 @@ def test_the_objective_is_the_marginal_likelihood_and_its_gradient_is_right(on, 
         assert gradient[k] == pytest.approx(slope, rel=1e-4, abs=1e-5)
 
 
-def test_predictions_are_the_gaussian_conditional(on, wells):
+def test_predictions_are_the_gaussian_conditional(on, wells, fitted):
     """Against the joint covariance of wells and new places, conditioned by the textbook."""
-    x, y = wells[0][::2], wells[1][::2]
+    joint, n = fitted.objective, len(wells[0]) - 5
+    (x, new), y = np.split(wells[0], [n]), wells[1][:n]
     fitted = fit(on, x, y, most=3)
-    new = wells[0][1::2][:5]
-    joint = fit(on, np.concatenate([x, new]), np.zeros(len(x) + len(new)), most=1).objective
     K = joint.covariance(tf.constant(fitted.p)).numpy()
-    n = len(x)
     mean = K[n:, :n] @ np.linalg.solve(K[:n, :n], y)
     variance = np.diag(K[n:, n:] - K[n:, :n] @ np.linalg.solve(K[:n, :n], K[:n, n:]))
     found = fitted.at(new)
@@ -475,9 +478,8 @@ def test_recovery_at_test_size():
     assert min(found["log_a_covered"], found["f_covered"]) > 0.6
 
 
-def test_the_best_gaussian_has_no_less_evidence_than_laplaces(on, wells):
-    fitted = fit(on, *wells, most=40)
-    m, C = refine(fitted, steps=60, seed=1)
+def test_the_best_gaussian_has_no_less_evidence_than_laplaces(fitted):
+    m, C = refine(fitted, steps=60, samples=2, seed=1)
 
     def bound(m, C):
         drawn = m + np.random.default_rng(5).normal(size=(200, len(m))) @ C.T

@@ -93,8 +93,8 @@ def test_the_residual_of_a_diagnosis_is_the_relative_distance_to_the_solution():
 
 @pytest.mark.slow
 def test_a_borrowers_first_try_comes_near_and_overwriting_does_not():
-    """600 steps instead of 3,000; seen: 4% and 70%."""
-    config = {"region": "annulus", "nodes": 500, "steps": [600]}
+    """600 steps instead of 3,000; seen: 9% and 62%."""
+    config = {"region": "annulus", "nodes": 300, "steps": [600]}
     met, over = (borrower.first_try(borrower.FirstTry(**config, factor=how), 0) for how in ("poisson", "overwritten"))
     assert met["error"][0] < 0.15 and not met["told"]
     assert over["error"][0] > 0.4 and over["told"]

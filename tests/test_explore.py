@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+from functools import cache
 
 import numpy as np
 import PIL.Image
@@ -11,11 +12,20 @@ import pytest
 import pdevae
 from pdevae import exact
 from pdevae._tensorflow import tf
+from pdevae.fem import domains
 from pdevae.penalties.spectra import relative_eigenvalues
 from pdevae.penalties.tapered import gamma_matrix
 from study.explore import AnnealingPanel, ForwardPanel, InversePanel, PatchPanel
 from study.explore.forward import DOMAINS, AffineSolver
 from study.explore.patch import Forms
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_star():
+    """The same mesh for all panels of a size: what is compiled for it serves them all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(domains, "star", cache(domains.star))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +124,7 @@ def test_sensors_are_placed_and_taken_away_and_the_posterior_follows():
 
 @pytest.mark.slow
 def test_the_posterior_follows_a_dragged_sensor_and_the_exact_one_a_release():
-    panel = InversePanel(nodes=120, sensors=8, decoder_steps=1000)
+    panel = InversePanel(nodes=120, sensors=8, decoder_steps=300)
     assert panel.quick is None  # no decoder yet
     panel.train()
     assert "drag a sensor" in panel.status.value
@@ -168,7 +178,7 @@ def test_too_few_sensors_are_refused_in_words_and_cvi_waits():
 
 @pytest.mark.slow
 def test_along_the_annealing_misfit_is_traded_for_residual():
-    panel = AnnealingPanel(nodes=150, stages=7)
+    panel = AnnealingPanel(nodes=120, stages=7)
     stages = panel.annealing.stages
     assert np.all(np.diff([s.misfit for s in stages]) > 0)
     assert stages[-1].residual < 0.5 * stages[0].residual
