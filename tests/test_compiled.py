@@ -10,7 +10,7 @@ AT = np.array([[0.0, 0.0], [0.3, 0.2], [-0.5, 0.1]])
 U = (1 - np.sum(AT**2, axis=1)) / 8
 
 
-def problem(nodes: int = 150) -> pdevae.InverseProblem:
+def problem(nodes: int = 60) -> pdevae.InverseProblem:
     """−∇·(a∇u) = 1 on the disc, u known at three places; nothing of it compiled yet."""
     equation = pdevae.Diffusion(lambda x, z: z.a) - pdevae.Source(1.0)
     latents = pdevae.Latents(a=pdevae.Normal(transform=tf.exp))
@@ -29,8 +29,8 @@ def laplace() -> list:
     return [found.mean, found.sd]
 
 
-def trained(penalty: str, nodes: int = 150) -> list:
-    found = pdevae.CVI(penalty=penalty, steps=20)(problem(nodes))
+def trained(penalty: str, nodes: int = 60) -> list:
+    found = pdevae.CVI(penalty=penalty, steps=20, width=16)(problem(nodes))
     return [found.mean, found.sd, found.fields(AT, np.zeros([1, 1]))]
 
 

@@ -42,7 +42,7 @@ def test_a_sketched_step_falls_to_the_minimum_of_a_linear_problem():
 
 @pytest.mark.parametrize("penalty", ["exact", pytest.param("two-level", marks=pytest.mark.slow)])
 def test_fewer_steps_than_adam_for_any_keras_network(penalty):
-    mesh = pdevae.disc(nodes=200)
+    mesh = pdevae.disc(nodes=100)
     equation = pdevae.Diffusion(lambda x, z: 1 + 0.5 * x[:, 0]) - pdevae.Source(1.0)
     made = named(penalty, mesh, equation, boundary=0.0)  # in double precision; the networks are not
     right = pdevae.Solver(pdevae.WeakForm(mesh, equation, boundary=0.0)).solve()[0].numpy()

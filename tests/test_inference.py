@@ -1,7 +1,7 @@
 """Any inverse problem: the forward map and its gradient, each method against a closed form, a check, bad input."""
 
 import os
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,6 @@ from pdevae import (
     Posterior,
     SolvedCVI,
     UserError,
-    exact,
     fit,
 )
 from pdevae._tensorflow import tf
@@ -33,7 +32,7 @@ from pdevae.inference.latents import TAKEN
 from pdevae.inference.units import HiddenUnits, Pairs, Rows
 from pdevae.penalties import named
 
-MESH = pdevae.star(nodes=200)
+MESH = pdevae.star(nodes=100)
 SENSORS = 0.9 * MESH.points[np.random.default_rng(3).choice(MESH.interior, 30, replace=False)]
 
 
@@ -58,22 +57,33 @@ PROBLEMS = {
 }
 
 
+exact = cache(pdevae.exact)  # one for each problem
+
+
+@cache
+def forward(name: str) -> pdevae.Forward:
+    """One for all readings: what is traced for it is too."""
+    return pdevae.Forward(MESH, *PROBLEMS[name], 0.0)
+
+
+@cache
 def problem(name: str, noise: float = 0.02, seed: int = 0) -> InverseProblem:
     """Readings of the solution at a z of the prior."""
-    equation, latents = PROBLEMS[name]
-    blank = InverseProblem(MESH, equation, latents, SENSORS, np.zeros(len(SENSORS)), noise)
     rng = np.random.default_rng([seed, 5])
-    clean = blank.predict(tf.constant(0.7 * rng.normal(size=(1, blank.size)))).numpy()[0]
+    z = tf.constant(0.7 * rng.normal(size=(1, forward(name).latents.size)))
+    clean = forward(name).reader(SENSORS) @ forward(name).solve(z).numpy()[0]
     noise *= np.ptp(clean) / 0.2
-    return blank.with_readings(clean + noise * rng.normal(size=len(clean)), noise=noise)
+    return InverseProblem.on(forward(name), SENSORS, clean + noise * rng.normal(size=len(clean)), noise)
 
 
+@cache
 def linear(d: int) -> InverseProblem:
     """−Δu = g with g a Gaussian field: u is linear in z, so the posterior is Gaussian."""
     equation = pdevae.Diffusion(1.0) - pdevae.Source(lambda x, z: 1 + z.f(x))
     latents = Latents(f=GaussianField(sd=3.0, length=0.3, modes=d, points=200))
     rng = np.random.default_rng(d)
-    return InverseProblem(MESH, equation, latents, SENSORS, 0.1 + 0.1 * rng.normal(size=len(SENSORS)), 0.03)
+    mesh = pdevae.star(nodes=max(100, d + 20))
+    return InverseProblem(mesh, equation, latents, SENSORS, 0.1 + 0.1 * rng.normal(size=len(SENSORS)), 0.03)
 
 
 def closed_form(p: InverseProblem) -> tuple[np.ndarray, np.ndarray]:
@@ -158,8 +168,12 @@ def test_laplace_is_exact_where_the_posterior_is_gaussian(d):
     np.testing.assert_allclose(found.sd, sd, rtol=1e-6)
 
 
+# enough for the moments: R̂ to 1.01, the default, takes twice the draws
+FAST = {"ess": 500, "warm_up": 100, "r_hat": 1.05, "target_accept": 0.8}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [HMC(ess=500), NUTS(ess=500), GaussianVI(steps=300)])
+@pytest.mark.parametrize("method", [HMC(**FAST), NUTS(**FAST), GaussianVI(steps=300)])
 def test_each_method_finds_a_gaussian_posterior(method):
     p = linear(20)
     mean, sd = closed_form(p)
@@ -213,8 +227,8 @@ def test_leading_axes_are_gaussians_of_their_own():
 def test_quadrature_of_one_unknown_is_that_of_scipy():
     """A skew posterior: the logarithm of a reaction rate that the readings hardly bound."""
     p = problem("nonlinear", noise=0.3)
-    top = p.log_joint(tf.constant(np.linspace(-4, 4, 200)[:, None])).numpy().max()
-    density = lambda z: float(np.exp(p.log_joint(tf.constant([[z]], tf.float64)).numpy()[0] - top))  # noqa: E731
+    top = p.log_joint(tf.constant(np.linspace(-4, 4, 32)[:, None])).numpy().max()
+    density = cache(lambda z: float(np.exp(p.log_joint(tf.constant([[z]], tf.float64)).numpy()[0] - top)))
     moments = [
         scipy.integrate.quad(lambda z, k=k: z**k * density(z), -8, 8, points=[0.0], epsabs=1e-6)[0] for k in range(3)
     ]
@@ -254,7 +268,7 @@ def test_boundary_values_may_be_unknown():
         tape.watch(z)
         value = tf.reduce_sum(p.predict(z) ** 2)
     np.testing.assert_allclose(tape.gradient(value, z)[0], 2 * read @ J, rtol=1e-8)
-    for method in (Laplace(), CVI(penalty="two-level", steps=2000)):
+    for method in (Laplace(), CVI(penalty="two-level", steps=800, learning_rate=0.02, width=24)):
         found = method(p)
         assert (np.abs(found.mean - true) < 0.5 * found.sd + 0.01).all(), method
 
@@ -280,21 +294,24 @@ def test_cvi_around_laplace_finds_a_posterior_far_narrower_than_the_prior():
     p = problem("vector", noise=2e-4)
     truth = exact(p)
     assert truth.sd.max() < 0.02
-    found = CVI(penalty="exact", steps=1500, around=Laplace())(p)
+    method = CVI(penalty="exact", steps=1500, width=24, around=Laplace())
+    found = method(p)
     assert (np.abs(found.mean - truth.mean) < 0.4 * truth.sd).all()
     assert (np.abs(found.sd / truth.sd - 1) < 0.4).all()
     at = found.problem.mesh.points[:5]  # the decoder goes with q's coordinates after another problem has been solved
     before = found.fields(at, found.draws[:2])
-    CVI(penalty="exact", steps=1500, around=Laplace())(problem("vector", noise=2e-4, seed=3))
+    method(problem("vector", noise=2e-4, seed=3))
     np.testing.assert_array_equal(found.fields(at, found.draws[:2]), before)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [dict(around=Laplace()), dict(serves="prior")], ids=["around", "prior"])
-def test_cvi_takes_second_order_steps(options):
+def test_cvi_takes_second_order_steps(options, monkeypatch):
+    monkeypatch.setattr("pdevae.inference.training._OF_Q", 100)  # steps of q in a turn: enough here
     p = problem("vector")
     trainer = partial(pdevae.GaussNewton, blocks=8)
-    truth, found = exact(p), CVI(penalty="exact", steps=60, width=24, trainer=trainer, **options)(p)
+    method = CVI(penalty="exact", steps=60, width=24, learning_rate=0.01, trainer=trainer, **options)
+    truth, found = exact(p), method(p)
     assert (np.abs(found.mean - truth.mean) < 0.5 * truth.sd).all(), (found.mean, truth.mean, truth.sd)
     assert (np.abs(np.log(found.sd / truth.sd)) < 0.5).all()
 
@@ -303,10 +320,11 @@ def test_cvi_takes_second_order_steps(options):
 def test_cvi_learns_the_noise():
     right = problem("vector")
     wrong = right.with_readings(right.readings, noise=5 * right.noise)
-    found = CVI(penalty="exact", steps=3000, around=Laplace(), learns_noise=True)(wrong)
+    common = {"width": 24, "around": Laplace()}
+    found = CVI(penalty="exact", learns_noise=True, steps=800, learning_rate=0.02, **common)(wrong)
     assert 0.7 < 5 * found.diagnostics["noise"] < 1.5
     assert (np.abs(np.log(found.sd / exact(right).sd)) < 0.5).all()
-    assert CVI(penalty="exact", steps=20, around=Laplace())(wrong).diagnostics["noise"] == 1
+    assert CVI(penalty="exact", steps=20, **common)(wrong).diagnostics["noise"] == 1
 
 
 @pytest.mark.parametrize("name", ["exact", "two-level", "wendland"])  # by the mesh's residual, and by patches
@@ -328,13 +346,13 @@ def test_rows_of_hidden_units_give_the_penalty_of_any_field_made_of_them(name):
 @pytest.mark.parametrize("penalty", ["exact", "two-level"])
 def test_solved_cvi_finds_the_posterior_of_a_vector_and_of_a_field(penalty):
     p = problem("vector", noise=0.01)
-    truth, found = exact(p), SolvedCVI(penalty, units=128)(p)
+    truth, found = exact(p), SolvedCVI(penalty, units=64)(p)
     assert (np.abs(found.mean - truth.mean) < 0.15 * truth.sd).all()
     np.testing.assert_allclose(found.sd / truth.sd, 1, atol=0.1)
     z = truth.draws[:3]
     np.testing.assert_allclose(found.fields(SENSORS, z), p.predict(tf.constant(z)), atol=0.3 * p.noise)
-    q = problem("cells")  # d = 4, not affine in z
-    assert SolvedCVI(penalty, units=96)(q).check().k < 0.7
+    q = problem("cells", noise=0.1)  # d = 4, not affine in z
+    assert SolvedCVI(penalty, units=48, eps=(0.03, 0.003))(q).check().k < 0.7
 
 
 def test_what_cannot_be_solved_is_refused():
@@ -417,9 +435,10 @@ def test_a_fit_tells_of_its_looks_and_ends_when_told():
 
 @pytest.mark.slow
 def test_quadrature_agrees_with_nuts_and_cvi_with_both():
-    p = problem("vector", noise=0.01)
+    p = problem("vector")
     truth = exact(p)
-    for method in (NUTS(), CVI(penalty="exact", steps=6000, eps=(0.02, 0.002))):
+    cvi = CVI(penalty="exact", steps=1500, eps=(0.02, 0.002), learning_rate=0.02, width=24)
+    for method in (NUTS(**FAST), cvi):
         found = method(p)
         assert (np.abs(found.mean - truth.mean) < 0.25 * truth.sd).all()
         np.testing.assert_allclose(found.sd / truth.sd, 1, atol=0.25)
@@ -514,13 +533,15 @@ def test_a_solve_that_does_not_converge_says_so():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [HMC, NUTS])
-def test_a_sampler_rejects_what_has_no_solution_and_goes_on(method):
+def test_a_sampler_rejects_what_has_no_solution_and_goes_on():
     """k u³ with k < 0 has none for large |k|; half of the prior is there."""
     equation = pdevae.Diffusion(1.0) + Cubic() - pdevae.Source(50.0)
     blank = InverseProblem(MESH, equation, Latents(k=Normal(sd=2.0)), SENSORS, np.zeros(len(SENSORS)), 1.0)
-    assert not np.isfinite(tf.function(blank.log_joint)(tf.constant([[-3.0]], tf.float64))).all()
-    p = blank.with_readings(blank.predict(tf.constant([[0.1]], tf.float64)).numpy()[0])
-    found = method(warm_up=50, most_draws=50)(p)
-    assert np.isfinite(found.draws).all()
-    assert found.draws.min() > -2.0
+    z = tf.constant([[0.1], [-3.0], [-3.0], [-3.0]], tf.float64)  # as many as there are chains: traced once
+    solved = tf.function(blank.predict, autograph=False)(z).numpy()
+    assert np.isfinite(solved[0]).all() and not np.isfinite(solved[1:]).any()
+    p = blank.with_readings(solved[0])
+    for method in (HMC, NUTS):
+        found = method(warm_up=25, block=25, most_draws=25)(p)
+        assert np.isfinite(found.draws).all()
+        assert found.draws.min() > -2.0

@@ -40,7 +40,7 @@ class HMC:
     each of its blocks: one step size serves, adapted to few rejections, and so many leapfrog steps that a path is about
     a quarter of an orbit. Longer ones would come back to where they began.
 
-    >>> found = HMC(ess=100.0)(problem)
+    >>> found = HMC(ess=100.0, warm_up=50)(problem)
     >>> found.a().mean.round(1).tolist(), found.diagnostics["ess"] >= 100
     ([2.0], True)
     """
@@ -139,7 +139,7 @@ class HMC:
 class NUTS(HMC):
     """HMC whose paths end where they turn back.
 
-    >>> NUTS(ess=100.0)(problem).a().mean.round(1).tolist()
+    >>> NUTS(ess=100.0, warm_up=50)(problem).a().mean.round(1).tolist()
     [2.0]
     """
 

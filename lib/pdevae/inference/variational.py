@@ -66,7 +66,7 @@ class FlowVI:
     >>> equation = pdevae.Diffusion(1.0) + pdevae.Transport(lambda x, z: z.tau) - pdevae.Source(1.0)
     >>> forward = pdevae.Forward(pdevae.disc(nodes=150), equation, latents, 0.0)
     >>> problem = pdevae.InverseProblem.on(forward, [[0.3, 0.0], [-0.3, 0.4]], [0.2, 0.17], 0.02)
-    >>> found = FlowVI(GaussianVI(steps=50), steps=50, width=8)(problem)
+    >>> found = FlowVI(GaussianVI(steps=50), layers=2, steps=50, width=8)(problem)
     >>> bool(np.all(np.abs(found.mean) < 1))
     True
     """
